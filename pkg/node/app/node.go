@@ -70,9 +70,9 @@ type node struct {
 	health        *devicehealth.Tracker
 	taints        *devicehealth.Taints
 	refusals      *admission.Refusals
-	failover      *failover.Follower // nil where devices are not replaced
-	registration  *nri.Registration  // nil where it is off
-	nri           *nriParts          // nil in ModeCRI
+	failover      *failover.Controller // nil where devices are not replaced
+	registration  *nri.Registration    // nil where it is off
+	nri           *nriParts            // nil in ModeCRI
 
 	running sync.WaitGroup
 }
@@ -175,8 +175,8 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	}
 	if n.notReplaced() == "" {
 		n.failover = failover.New(failover.Options{
-			Record: n.record, Pods: n.registry, Runtime: failover.CRI(upstream, runtime), Take: n.admission().Replace,
-			Warn: n.events.event, Observe: n.measures.observeReplacement,
+			Checkpoint: n.record, Pods: n.registry, Runtime: failover.CRI(upstream, runtime),
+			Take: n.admission().Replace, Warn: n.events.event, Observe: n.measures.observeReplacement,
 		})
 		advertising.Replacements = n.failover
 	}

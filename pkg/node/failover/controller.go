@@ -1,14 +1,13 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package failover gives containers of pods that run other devices, where this node has asked the
-// scheduler for some because those of before are unhealthy. It publishes what is asked for, takes
-// the answers that are verified, and ends the containers that still use the devices of before. The
-// kubelet starts them again, in the same pod.
+// Package failover replaces unhealthy devices of containers in running pods. It publishes this
+// node's requests for other devices, takes the scheduler's verified answers, and ends the
+// containers that still use their previous devices. The kubelet starts them again, in the same pod.
 //
-// All that it has to know after a restart is in the checkpoint of granted devices: which containers
-// other devices are asked for, and what containers may still use of before. The containers
-// themselves say by what they carry in the runtime which generation they belong to.
+// The checkpoint of granted devices has all state for a restart: the containers with a pending
+// replacement, and the previous devices that containers may still use. The encoded allocation in a
+// container's annotation in the runtime identifies its generation.
 package failover
 
 import (
@@ -30,10 +29,10 @@ import (
 )
 
 const (
-	// takePause is how long an answer that could not be used waits: its devices may become usable.
-	takePause = time.Second
-	// lookPause is the time between two looks at containers that are to end.
-	lookPause = 200 * time.Millisecond
+	// retryInterval is the time to the next try of a refused answer: its devices may become usable.
+	retryInterval = time.Second
+	// checkInterval is the time between two checks of containers that must end.
+	checkInterval = 200 * time.Millisecond
 )
 
 // The reasons of events on pods.
@@ -42,14 +41,14 @@ const (
 	reasonRefused  = "DeviceReplacementRefused"
 )
 
-// Record are the node's granted allocations. *grants.Checkpoint has them.
-type Record interface {
+// Checkpoint has the node's granted allocations. *grants.Checkpoint implements it.
+type Checkpoint interface {
 	Follow() (list []grants.Allocation, complete bool, changed <-chan struct{})
 	Carry(granted grants.Allocation, container string) (string, error)
 	Release(podUID, container string) error
 }
 
-// Pods knows the pods of this node. *pods.Registry does.
+// Pods knows the pods of this node. *pods.Registry implements it.
 type Pods interface {
 	Get(uid string) (pod pods.Pod, known bool)
 	Active(uid string) bool
@@ -60,84 +59,85 @@ type Pods interface {
 // Runtime is the container runtime.
 type Runtime interface {
 	grants.Runtime
-	// Stop ends a container, which may take that long to end by itself. It returns when it has
-	// ended.
+	// Stop ends a container, which has the grace period to end by itself. It returns when the
+	// container has ended.
 	Stop(ctx context.Context, id string, grace time.Duration) error
 }
 
-// Options are what a Follower works with.
+// Options configure a Controller.
 type Options struct {
-	Record  Record
-	Pods    Pods
-	Runtime Runtime
+	Checkpoint Checkpoint
+	Pods       Pods
+	Runtime    Runtime
 	// Take takes the next generation of a pod's allocation: see admission.Admission.Replace.
 	Take func(ctx context.Context, granted grants.Allocation) (now grants.Allocation, seen int64, err error)
-	// Warn puts a warning on a pod. It must not block.
+	// Warn writes a warning event on a pod. It must not block.
 	Warn func(pod *corev1.ObjectReference, reason, message string)
-	// Observe is called when containers were given other devices (true), and when an answer could
-	// not be used.
+	// Observe is called when containers got other devices (true), and when the node refused an
+	// answer (false).
 	Observe func(taken bool)
 }
 
-// Follower follows what the node has asked for. All methods are safe for concurrent use.
-type Follower struct {
+// Controller handles the node's requests for other devices. All methods are safe for concurrent
+// use.
+type Controller struct {
 	Options
 
 	mu      sync.Mutex
-	wanted  []deviceinfo.Replacement // never changed
+	wanted  []deviceinfo.Replacement // immutable
 	known   bool
 	changed chan struct{} // closed and replaced when wanted or known changes
 
-	// Used by Run only.
+	// Only Run uses the rest.
 	answers map[string]answer            // by pod UID
-	asked   map[string]grants.Allocation // that were asked for, by pod UID, as they were then
+	pending map[string]grants.Allocation // with pending replacements, by pod UID, before the answer
 	ending  *ending
 }
 
-// answer is the last one for a pod.
+// answer is the last answer for a pod.
 type answer struct {
-	of   generation
-	seen int64
-	said string // why it could not be used, as the event said
-	next time.Time
+	basis  generation
+	seen   int64
+	reason string // for refusing it, as in the last event; empty if it was not refused
+	next   time.Time
 }
 
-// generation identifies what an answer depends on, besides devices and keys.
+// generation identifies the inputs of an answer, except devices and keys.
 type generation struct {
 	number           int64
 	seal, allocation string
 }
 
-// New returns a follower that knows nothing yet; call Run.
-func New(options Options) *Follower {
-	return &Follower{
+// New returns a controller without state; call Run.
+func New(options Options) *Controller {
+	return &Controller{
 		Options: options, changed: make(chan struct{}), answers: map[string]answer{},
-		asked: map[string]grants.Allocation{}, ending: newEnding(options),
+		pending: map[string]grants.Allocation{}, ending: newEnding(options),
 	}
 }
 
-// Wanted returns the pods for which the node asks for other devices; whether they are known; and a
-// channel that is closed when any of this changes. The list must not be changed.
-func (f *Follower) Wanted() (list []deviceinfo.Replacement, known bool, changed <-chan struct{}) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.wanted, f.known, f.changed
+// Wanted returns the pods for which the node requests other devices, whether they are known, and a
+// channel that is closed when any of this changes. The caller must not change the list.
+func (c *Controller) Wanted() (list []deviceinfo.Replacement, known bool, changed <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wanted, c.known, c.changed
 }
 
-// Run follows grants, pods and the runtime until ctx is done.
-func (f *Follower) Run(ctx context.Context) {
-	defer f.ending.wait()
+// Run reconciles on changes of grants, pods and the runtime until ctx is done.
+func (c *Controller) Run(ctx context.Context) {
+	defer c.ending.wait()
 	for {
-		granted, complete, grantsChanged := f.Record.Follow()
-		podsChanged := f.Pods.Changed()
-		var pause time.Duration
-		if complete && f.Pods.Check() == nil {
-			pause = f.round(ctx, granted)
+		granted, complete, grantsChanged := c.Checkpoint.Follow()
+		podsChanged := c.Pods.Changed()
+		var delay time.Duration
+		if complete && c.Pods.Check() == nil {
+			delay = c.reconcile(ctx, granted)
 		}
 		var wake <-chan time.Time
 		stop := func() bool { return false }
-		if pause > 0 {
-			timer := time.NewTimer(pause)
+		if delay > 0 {
+			timer := time.NewTimer(delay)
 			wake, stop = timer.C, timer.Stop
 		}
 		select {
@@ -153,100 +153,100 @@ func (f *Follower) Run(ctx context.Context) {
 	}
 }
 
-// round does what is to be done now, and returns after how long there is more to do, or zero.
-func (f *Follower) round(ctx context.Context, granted []grants.Allocation) (pause time.Duration) {
+// reconcile takes answers and ends containers, and returns the delay to the next call, or zero.
+func (c *Controller) reconcile(ctx context.Context, granted []grants.Allocation) (delay time.Duration) {
 	var wanted []deviceinfo.Replacement
-	asking := map[string]bool{}
+	pending := map[string]bool{}
 	for i := range granted {
 		uid := granted[i].PodUID
-		if len(granted[i].Asked) > 0 && f.Pods.Active(uid) {
-			asking[uid] = true
-			f.take(ctx, &granted[i])
+		if len(granted[i].Asked) > 0 && c.Pods.Active(uid) {
+			pending[uid] = true
+			c.take(ctx, &granted[i])
 		}
-		f.tell(&granted[i])
-		if !asking[uid] {
+		c.reportReplaced(&granted[i])
+		if !pending[uid] {
 			continue
 		}
-		if pause = takePause; len(granted[i].Asked) == 0 {
+		if delay = retryInterval; len(granted[i].Asked) == 0 {
 			continue
 		}
-		of := deviceinfo.Replacement{
-			UID: apitypes.UID(uid), Generation: f.answers[uid].seen,
-			Refused: f.answers[uid].seen > granted[i].Generation,
+		replacement := deviceinfo.Replacement{
+			UID: apitypes.UID(uid), Generation: c.answers[uid].seen,
+			Refused: c.answers[uid].seen > granted[i].Generation,
 		}
 		for _, container := range slices.Sorted(maps.Keys(granted[i].Asked)) {
 			if !granted[i].Asked[container].Withdrawn {
-				of.Containers = append(of.Containers, container)
+				replacement.Containers = append(replacement.Containers, container)
 			}
 		}
-		if len(of.Containers) > 0 {
-			wanted = append(wanted, of)
+		if len(replacement.Containers) > 0 {
+			wanted = append(wanted, replacement)
 		}
 	}
-	maps.DeleteFunc(f.answers, func(uid string, _ answer) bool { return !asking[uid] })
-	maps.DeleteFunc(f.asked, func(uid string, _ grants.Allocation) bool { return !asking[uid] })
-	f.set(wanted)
-	if f.ending.round(ctx, granted) {
-		pause = lookPause
+	maps.DeleteFunc(c.answers, func(uid string, _ answer) bool { return !pending[uid] })
+	maps.DeleteFunc(c.pending, func(uid string, _ grants.Allocation) bool { return !pending[uid] })
+	c.set(wanted)
+	if c.ending.reconcile(ctx, granted) {
+		delay = checkInterval
 	}
-	return pause
+	return delay
 }
 
-// take takes the answer for a pod, if there is one that can be used.
-func (f *Follower) take(ctx context.Context, granted *grants.Allocation) {
-	pod, _ := f.Pods.Get(granted.PodUID)
-	of := generation{granted.Generation, pod.Seal, pod.Allocation}
-	last := f.answers[granted.PodUID]
-	if last.of == of && time.Now().Before(last.next) {
+// take takes the answer for a pod, if there is a usable one.
+func (c *Controller) take(ctx context.Context, granted *grants.Allocation) {
+	pod, _ := c.Pods.Get(granted.PodUID)
+	basis := generation{granted.Generation, pod.Seal, pod.Allocation}
+	last := c.answers[granted.PodUID]
+	if last.basis == basis && time.Now().Before(last.next) {
 		return
 	}
-	before := *granted
-	now, seen, err := f.Take(ctx, before)
-	next := answer{of: of, seen: seen, said: last.said, next: time.Now().Add(takePause)}
+	previous := *granted
+	now, seen, err := c.Take(ctx, previous)
+	next := answer{basis: basis, seen: seen, reason: last.reason, next: time.Now().Add(retryInterval)}
 	switch {
 	case err != nil:
-		if text := err.Error(); text != last.said {
-			next.said = text
-			f.Observe(false)
-			f.Warn(refOf(&before, pod), reasonRefused, "what the scheduler allocated anew cannot be used: "+text)
+		if text := err.Error(); text != last.reason {
+			next.reason = text
+			c.Observe(false)
+			c.Warn(refOf(&previous, pod), reasonRefused, "cannot use the devices that the scheduler allocated: "+text)
 		}
-	case now.Generation > before.Generation:
-		next.of.number = now.Generation
-		f.asked[granted.PodUID] = before
+	case now.Generation > previous.Generation:
+		next.basis.number = now.Generation
+		c.pending[granted.PodUID] = previous
 		*granted = now
 	}
-	f.answers[granted.PodUID] = next
+	c.answers[granted.PodUID] = next
 }
 
-// tell says on the pod which devices were replaced since the last round, whether this took the
-// answer or a container's creation did.
-func (f *Follower) tell(now *grants.Allocation) {
-	before, asked := f.asked[now.PodUID]
-	if delete(f.asked, now.PodUID); len(now.Asked) > 0 {
-		f.asked[now.PodUID] = *now
+// reportReplaced writes an event on the pod with the devices replaced since the last call. Either
+// take or the creation of a container has taken the answer.
+func (c *Controller) reportReplaced(now *grants.Allocation) {
+	previous, replacing := c.pending[now.PodUID]
+	if delete(c.pending, now.PodUID); len(now.Asked) > 0 {
+		c.pending[now.PodUID] = *now
 	}
-	if !asked || now.Generation <= before.Generation {
+	if !replacing || now.Generation <= previous.Generation {
 		return
 	}
-	f.Observe(true)
-	pod, _ := f.Pods.Get(now.PodUID)
+	c.Observe(true)
+	pod, _ := c.Pods.Get(now.PodUID)
 	for _, name := range slices.Sorted(maps.Keys(now.PodInfo.RunningContainers)) {
-		if text := exchanged(&before, now, name); text != "" {
-			f.Warn(refOf(now, pod), reasonReplaced, text)
+		if text := exchanged(&previous, now, name); text != "" {
+			c.Warn(refOf(now, pod), reasonReplaced, text)
 		}
 	}
 }
 
-// exchanged says which devices a container is given in the place of which, or nothing.
-func exchanged(before, now *grants.Allocation, container string) string {
-	of := func(a *grants.Allocation) map[string]bool {
+// exchanged describes the replaced devices of a container, or returns "".
+func exchanged(previous, now *grants.Allocation, container string) string {
+	devicesOf := func(a *grants.Allocation) map[string]bool {
 		devices := map[string]bool{}
-		for _, from := range a.PodInfo.RunningContainers[container].AllocateFrom {
-			devices[kubeletdevice.Text(from)] = true
+		for _, resource := range a.PodInfo.RunningContainers[container].AllocateFrom {
+			devices[kubeletdevice.Text(resource)] = true
 		}
 		return devices
 	}
-	had, has := of(before), of(now)
+	had, has := devicesOf(previous), devicesOf(now)
 	gone := slices.Sorted(maps.Keys(had))
 	gone = slices.DeleteFunc(gone, func(device string) bool { return has[device] })
 	came := slices.Sorted(maps.Keys(has))
@@ -254,7 +254,7 @@ func exchanged(before, now *grants.Allocation, container string) string {
 	if len(came) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("container %q is given %v in the place of %v, and is ended and started again for that",
+	return fmt.Sprintf("container %q gets %v instead of %v; kubecri ends it and the kubelet starts it again",
 		container, came, gone)
 }
 
@@ -268,13 +268,13 @@ func refOf(a *grants.Allocation, pod pods.Pod) *corev1.ObjectReference {
 	return ref
 }
 
-func (f *Follower) set(wanted []deviceinfo.Replacement) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.known && reflect.DeepEqual(wanted, f.wanted) {
+func (c *Controller) set(wanted []deviceinfo.Replacement) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known && reflect.DeepEqual(wanted, c.wanted) {
 		return
 	}
-	f.wanted, f.known = wanted, true
-	close(f.changed)
-	f.changed = make(chan struct{})
+	c.wanted, c.known = wanted, true
+	close(c.changed)
+	c.changed = make(chan struct{})
 }

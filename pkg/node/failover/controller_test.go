@@ -46,7 +46,7 @@ type machine struct {
 	containers []grants.RuntimeContainer
 	answer     func(grants.Allocation) (grants.Allocation, int64, error)
 	seal       string // of the pod
-	gone       bool   // the pod is
+	gone       bool   // the pod is gone
 	changed    chan struct{}
 	stopped    int // calls of Stop
 	stopErr    error
@@ -55,11 +55,11 @@ type machine struct {
 	said   []string
 }
 
-// run runs a story in a bubble of its own, in which time is fake.
-func run(t *testing.T, story func(*machine, *Follower)) { runFrom(t, func(*machine) {}, story) }
+// run runs a test in a synctest bubble, in which time is fake.
+func run(t *testing.T, story func(*machine, *Controller)) { runFrom(t, func(*machine) {}, story) }
 
-// runFrom is run on a machine that is prepared before the follower starts.
-func runFrom(t *testing.T, prepare func(*machine), story func(*machine, *Follower)) {
+// runFrom is run with a preparation of the machine before the controller starts.
+func runFrom(t *testing.T, prepare func(*machine), story func(*machine, *Controller)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{
 			t: t, changed: make(chan struct{}),
@@ -76,15 +76,15 @@ func runFrom(t *testing.T, prepare func(*machine), story func(*machine, *Followe
 		}
 		m.none()
 		prepare(m)
-		f := m.start()
-		story(m, f)
+		c := m.start()
+		story(m, c)
 	})
 }
 
-func (m *machine) start() *Follower {
+func (m *machine) start() *Controller {
 	ctx, cancel := context.WithCancel(m.t.Context())
-	f := New(Options{
-		Record: m, Pods: m, Runtime: m,
+	c := New(Options{
+		Checkpoint: m, Pods: m, Runtime: m,
 		Take: func(_ context.Context, granted grants.Allocation) (grants.Allocation, int64, error) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
@@ -101,10 +101,10 @@ func (m *machine) start() *Follower {
 		Observe: func(taken bool) { m.say("taken=%v", taken) },
 	})
 	var running sync.WaitGroup
-	running.Go(func() { f.Run(ctx) })
+	running.Go(func() { c.Run(ctx) })
 	m.t.Cleanup(func() { cancel(); running.Wait() })
 	synctest.Wait()
-	return f
+	return c
 }
 
 func (m *machine) say(format string, args ...any) {
@@ -113,7 +113,7 @@ func (m *machine) say(format string, args ...any) {
 	m.said = append(m.said, fmt.Sprintf(format, args...))
 }
 
-// wake wakes who follows. The caller holds mu.
+// wake notifies the controller of a change. The caller holds mu.
 func (m *machine) wake() {
 	close(m.changed)
 	m.changed = make(chan struct{})
@@ -126,7 +126,7 @@ func (m *machine) change(do func()) {
 	m.wake()
 }
 
-// none answers nothing.
+// none returns no answer.
 func (m *machine) none() {
 	m.answer = func(a grants.Allocation) (grants.Allocation, int64, error) { return a, a.Generation, nil }
 }
@@ -149,7 +149,7 @@ func (m *machine) answers(generation int64, gpu types.ResourceName) {
 	synctest.Wait()
 }
 
-// create creates a container as the kubelet does when the one of before has ended.
+// create creates a container as the kubelet does when the previous one has ended.
 func (m *machine) create(id string, gpu types.ResourceName) {
 	m.change(func() {
 		m.containers = append(m.containers, grants.RuntimeContainer{ID: id, Name: "main", Carried: string(gpu)})
@@ -224,7 +224,7 @@ func (m *machine) Stop(ctx context.Context, id string, grace time.Duration) erro
 	return nil
 }
 
-// expect compares what was said since the last look.
+// expect compares the events since the last call.
 func (m *machine) expect(when string, want ...string) {
 	m.t.Helper()
 	synctest.Wait()
@@ -236,26 +236,26 @@ func (m *machine) expect(when string, want ...string) {
 	m.said = nil
 }
 
-func expectWanted(t *testing.T, when string, f *Follower, want ...deviceinfo.Replacement) {
+func expectWanted(t *testing.T, when string, c *Controller, want ...deviceinfo.Replacement) {
 	t.Helper()
-	got, known, _ := f.Wanted()
+	got, known, _ := c.Wanted()
 	if diff := cmp.Diff(want, got); diff != "" || !known {
 		t.Errorf("%s (known: %v) (-want +got):\n%s", when, known, diff)
 	}
 }
 
-const told = `pod DeviceReplaced: container "main" is given [device resource/group/gpu/1] in the place of ` +
-	`[device resource/group/gpu/0], and is ended and started again for that`
+const replacedEvent = `pod DeviceReplaced: container "main" gets [device resource/group/gpu/1] instead of ` +
+	`[device resource/group/gpu/0]; kubecri ends it and the kubelet starts it again`
 
-func TestAContainerIsEndedAloneAndItsDeviceReleasedWhenItHasEnded(t *testing.T) {
-	run(t, func(m *machine, f *Follower) {
-		expectWanted(t, "at first", f, deviceinfo.Replacement{UID: "u", Containers: []string{"main"}})
+func TestEndsOneContainerAndThenReleasesItsDevice(t *testing.T) {
+	run(t, func(m *machine, c *Controller) {
+		expectWanted(t, "at first", c, deviceinfo.Replacement{UID: "u", Containers: []string{"main"}})
 		m.answers(1, gpu1)
-		m.expect("the scheduler answers", "taken=true", told)
-		expectWanted(t, "the scheduler has answered", f)
+		m.expect("the scheduler answers", "taken=true", replacedEvent)
+		expectWanted(t, "the scheduler has answered", c)
 		time.Sleep(2*time.Second - time.Millisecond)
 		m.expect("while the container ends")
-		time.Sleep(lookPause + time.Millisecond)
+		time.Sleep(checkInterval + time.Millisecond)
 		m.expect("it has ended", "released u/main")
 		m.create("second", gpu1)
 		time.Sleep(time.Hour)
@@ -266,37 +266,37 @@ func TestAContainerIsEndedAloneAndItsDeviceReleasedWhenItHasEnded(t *testing.T) 
 	})
 }
 
-func TestAContainerThatWasNotThereHasItsDeviceOfBeforeUntilTheNextOneIsSeen(t *testing.T) {
-	run(t, func(m *machine, _ *Follower) {
+func TestAbsentContainerKeepsItsPreviousDeviceUntilTheNextOneRuns(t *testing.T) {
+	run(t, func(m *machine, _ *Controller) {
 		m.change(func() { m.containers[0].Exited = true })
 		m.answers(1, gpu1)
 		time.Sleep(time.Hour)
-		m.expect("the kubelet waits to start it again", "taken=true", told)
-		m.create("late", gpu0) // its creation was on the way since before the answer
+		m.expect("the kubelet waits to start it again", "taken=true", replacedEvent)
+		m.create("late", gpu0) // its creation began before the answer
 		time.Sleep(3 * time.Second)
-		m.expect("it was created with the device of before", "released u/main")
+		m.expect("it was created with the previous device", "released u/main")
 		if last := m.containers[2]; !last.Exited {
 			t.Errorf("and is not ended: %+v", last)
 		}
 	})
-	run(t, func(m *machine, _ *Follower) {
+	run(t, func(m *machine, _ *Controller) {
 		m.change(func() { m.containers[0].Exited = true })
 		m.answers(1, gpu1)
 		m.create("second", gpu1)
-		time.Sleep(lookPause)
-		m.expect("it was created with the next device", "taken=true", told, "released u/main")
+		time.Sleep(checkInterval)
+		m.expect("it was created with the next device", "taken=true", replacedEvent, "released u/main")
 	})
 }
 
-func TestAProcessThatStartsInBetweenGoesOn(t *testing.T) {
+func TestRestartedProcessContinues(t *testing.T) {
 	for name, prepare := range map[string]func(*machine){
 		"the container was not ended": func(*machine) {},
 		"the container has ended": func(m *machine) {
 			m.containers[0].Exited = true
 			m.create("next", gpu1)
 		},
-		"it cannot be ended at first":        func(m *machine) { m.stopErr = errors.New("the runtime is away") },
-		"the next one is there, the old too": func(m *machine) { m.create("next", gpu1) },
+		"it cannot be ended at first":               func(m *machine) { m.stopErr = errors.New("unavailable") },
+		"the next one exists, and the old one, too": func(m *machine) { m.create("next", gpu1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			runFrom(t, func(m *machine) {
@@ -306,7 +306,7 @@ func TestAProcessThatStartsInBetweenGoesOn(t *testing.T) {
 					RunningContainers: map[string]types.ContainerInfo{"main": holding(gpu1)},
 				}
 				prepare(m)
-			}, func(m *machine, _ *Follower) {
+			}, func(m *machine, _ *Controller) {
 				time.Sleep(time.Minute)
 				m.mu.Lock()
 				m.stopErr = nil
@@ -323,66 +323,66 @@ func TestAProcessThatStartsInBetweenGoesOn(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatCannotBeUsedIsSaidOnceAndAskedAgain(t *testing.T) {
-	run(t, func(m *machine, f *Follower) {
+func TestReportsARefusedAnswerOnceAndRequestsAgain(t *testing.T) {
+	run(t, func(m *machine, c *Controller) {
 		m.change(func() {
 			m.seal = "3"
 			m.answer = func(a grants.Allocation) (grants.Allocation, int64, error) {
 				return a, 3, errors.New("the device is unhealthy, too")
 			}
 		})
-		m.expect("it cannot be used", "taken=false", "pod DeviceReplacementRefused: what the scheduler allocated anew "+
-			"cannot be used: the device is unhealthy, too")
-		expectWanted(t, "then", f, deviceinfo.Replacement{
+		m.expect("it cannot be used", "taken=false", "pod DeviceReplacementRefused: cannot use the devices that "+
+			"the scheduler allocated: the device is unhealthy, too")
+		expectWanted(t, "then", c, deviceinfo.Replacement{
 			UID: "u", Generation: 3, Refused: true, Containers: []string{"main"},
 		})
 		time.Sleep(time.Hour)
 		m.expect("later")
 		m.answers(4, gpu1)
 		time.Sleep(time.Minute)
-		m.expect("the next one can be used", "taken=true", told, "released u/main")
+		m.expect("the next one can be used", "taken=true", replacedEvent, "released u/main")
 	})
 }
 
-func TestWhatWasTakenBackIsNotPublished(t *testing.T) {
-	run(t, func(m *machine, f *Follower) {
+func TestWithdrawnRequestIsNotPublished(t *testing.T) {
+	run(t, func(m *machine, c *Controller) {
 		m.change(func() {
 			m.allocation.Asked = map[string]grants.Ask{"main": {Withdrawn: true}, "log": {}}
 		})
 		synctest.Wait()
-		expectWanted(t, "one container", f, deviceinfo.Replacement{UID: "u", Containers: []string{"log"}})
+		expectWanted(t, "one container", c, deviceinfo.Replacement{UID: "u", Containers: []string{"log"}})
 		m.change(func() { m.allocation.Asked = map[string]grants.Ask{"main": {Withdrawn: true}} })
 		synctest.Wait()
-		expectWanted(t, "none", f)
+		expectWanted(t, "none", c)
 	})
 }
 
-func TestAnAnswerThatTheCreationOfAContainerTookIsToldOnce(t *testing.T) {
-	run(t, func(m *machine, _ *Follower) {
+func TestReportsAnAnswerTakenByContainerCreationOnce(t *testing.T) {
+	run(t, func(m *machine, _ *Controller) {
 		m.change(func() {
 			m.allocation.Generation, m.allocation.Asked = 1, nil
 			m.allocation.PodInfo = &types.PodInfo{
 				RunningContainers: map[string]types.ContainerInfo{"main": holding(gpu1)},
 			}
 		})
-		m.expect("taken", "taken=true", told)
+		m.expect("taken", "taken=true", replacedEvent)
 		m.change(func() {})
 		m.expect("later")
 	})
 }
 
-func TestNothingIsAskedForAPodThatIsGone(t *testing.T) {
-	run(t, func(m *machine, f *Follower) {
-		if list, known, _ := f.Wanted(); !known || len(list) != 1 {
-			t.Errorf("the node asks for %v, known: %v", list, known)
+func TestDropsRequestsOfRemovedPods(t *testing.T) {
+	run(t, func(m *machine, c *Controller) {
+		if list, known, _ := c.Wanted(); !known || len(list) != 1 {
+			t.Errorf("the node requests %v, known: %v", list, known)
 		}
 		m.change(func() { m.gone = true })
 		m.answers(1, gpu1)
-		if list, _, _ := f.Wanted(); len(list) != 0 {
-			t.Errorf("the node still asks for %v", list)
+		if list, _, _ := c.Wanted(); len(list) != 0 {
+			t.Errorf("the node still requests %v", list)
 		}
 		if m.allocation.Generation != 0 || len(m.said) != 0 {
-			t.Errorf("the pod is given generation %d: %q", m.allocation.Generation, m.said)
+			t.Errorf("the pod gets generation %d: %q", m.allocation.Generation, m.said)
 		}
 	})
 }

@@ -18,25 +18,25 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 )
 
-// stopMargin is how much longer than the pod's grace period the runtime may take to end a
-// container.
+// stopMargin is the time that the runtime may take to end a container beyond the pod's grace
+// period.
 const stopMargin = 30 * time.Second
 
-// stopPause is the time after a container could not be ended.
-const stopPause = time.Second
+// stopBackoff is the time to the next try after the runtime failed to end a container.
+const stopBackoff = time.Second
 
-// ending ends the containers that use devices which are not theirs any more, and releases these
-// devices when they have ended. It belongs to one goroutine.
+// ending ends the containers that use their previous devices, and releases these devices when the
+// containers have ended. It belongs to one goroutine.
 type ending struct {
 	Options
-	// seen are the containers that were seen to run with the devices of before, since these were
-	// replaced. When they have ended nothing else can use the devices: the kubelet creates a
-	// container only when the one of before has ended.
+	// seen are the containers that ran with their previous devices after the replacement. When they
+	// have ended nothing else can use these devices: the kubelet creates a container only after the
+	// previous one has ended.
 	seen map[containerKey]bool
 
 	running  sync.WaitGroup
 	mu       sync.Mutex
-	stopping map[string]bool // containers that are being ended, by ID
+	stopping map[string]bool // containers that are ending, by ID
 }
 
 type containerKey struct{ podUID, name string }
@@ -45,11 +45,11 @@ func newEnding(options Options) *ending {
 	return &ending{Options: options, seen: map[containerKey]bool{}, stopping: map[string]bool{}}
 }
 
-// wait waits for what was begun.
+// wait waits for the calls of Stop.
 func (e *ending) wait() { e.running.Wait() }
 
-// round does what is to be done now, and reports whether there is more to do.
-func (e *ending) round(ctx context.Context, granted []grants.Allocation) (more bool) {
+// reconcile ends containers and releases devices, and reports whether some still have to end.
+func (e *ending) reconcile(ctx context.Context, granted []grants.Allocation) (more bool) {
 	leaving := map[containerKey]bool{}
 	for i := range granted {
 		for name := range granted[i].Leaving {
@@ -67,7 +67,7 @@ func (e *ending) round(ctx context.Context, granted []grants.Allocation) (more b
 	logger := klog.FromContext(ctx)
 	states, err := e.Runtime.Pods(ctx)
 	if err != nil {
-		logger.Error(err, "Containers whose devices were replaced cannot be ended yet; it is tried again")
+		logger.Error(err, "Cannot list the containers whose devices were replaced; will retry")
 		return true
 	}
 	for i := range granted {
@@ -77,23 +77,23 @@ func (e *ending) round(ctx context.Context, granted []grants.Allocation) (more b
 				continue
 			}
 			failpoint.Reach(failpoint.Releasing)
-			if err := e.Record.Release(a.PodUID, name); err != nil {
-				logger.Error(err, "Devices of before cannot be released yet; it is tried again", logkey.Pod, a.Pod())
+			if err := e.Checkpoint.Release(a.PodUID, name); err != nil {
+				logger.Error(err, "Cannot release previous devices; will retry", logkey.Pod, a.Pod())
 				continue
 			}
-			logger.V(2).Info("A container uses its devices of before no more", logkey.Pod, a.Pod(),
+			logger.V(2).Info("Released the previous devices of a container", logkey.Pod, a.Pod(),
 				logkey.Container, name)
 		}
 	}
 	return true
 }
 
-// ended reports whether the container uses nothing any more of what it had before. It begins to end
-// what does.
+// ended reports whether the container has stopped using its previous devices. It begins to end a
+// container that uses them.
 func (e *ending) ended(ctx context.Context, a *grants.Allocation, name string, state grants.RuntimeState) bool {
-	carries, err := e.Record.Carry(*a, name)
+	encoded, err := e.Checkpoint.Carry(*a, name)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "It is not known what a container carries", logkey.Pod, a.Pod(),
+		klog.FromContext(ctx).Error(err, "Cannot encode the allocation of a container", logkey.Pod, a.Pod(),
 			logkey.Container, name)
 		return false
 	}
@@ -101,7 +101,7 @@ func (e *ending) ended(ctx context.Context, a *grants.Allocation, name string, s
 	for _, c := range state.Containers {
 		switch {
 		case c.Name != name:
-		case c.Carried == carries:
+		case c.Carried == encoded:
 			next = true
 		case !c.Exited:
 			runs, e.seen[key] = true, true
@@ -111,7 +111,7 @@ func (e *ending) ended(ctx context.Context, a *grants.Allocation, name string, s
 	return !runs && (next || e.seen[key])
 }
 
-// stop begins to end a container, unless that is under way.
+// stop begins to end a container, unless that has begun.
 func (e *ending) stop(ctx context.Context, a *grants.Allocation, id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -131,10 +131,10 @@ func (e *ending) stop(ctx context.Context, a *grants.Allocation, id string) {
 		}
 		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).
-				Error(err, "A container whose devices were replaced cannot be ended; it is tried again",
+				Error(err, "Cannot end a container whose devices were replaced; will retry",
 					logkey.Pod, who, logkey.Container, id)
 			select {
-			case <-time.After(stopPause):
+			case <-time.After(stopBackoff):
 			case <-ctx.Done():
 			}
 		}
@@ -144,7 +144,7 @@ func (e *ending) stop(ctx context.Context, a *grants.Allocation, id string) {
 	})
 }
 
-// CRI returns the runtime that is reached by the CRI, and whose containers listed has.
+// CRI returns the runtime behind a CRI connection, with the containers of listed.
 func CRI(conn grpc.ClientConnInterface, listed grants.Runtime) Runtime {
 	return cri{listed, runtimeapi.NewRuntimeServiceClient(conn)}
 }
