@@ -80,7 +80,7 @@ func (p BoundPod) Allocation(written *types.PodInfo) (*types.PodInfo, error) {
 }
 
 // notOurs explains why a pod has no allocation, with the next step.
-const notOurs = "the device scheduler did not bind the pod; create it anew, without spec.nodeName and for the " +
+const notOurs = "the device scheduler did not bind the pod; create it again, without spec.nodeName and for the " +
 	"device scheduler"
 
 func noAnnotation(podName string) error {

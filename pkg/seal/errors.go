@@ -21,7 +21,7 @@ const (
 	UnknownKey Reason = "unknown_key"
 	// BadSignature: the key that the seal names did not sign it.
 	BadSignature Reason = "bad_signature"
-	// OtherPod, OtherNode, OtherAllocation: the seal was made for another one.
+	// OtherPod, OtherNode, OtherAllocation: the seal is for another one.
 	OtherPod        Reason = "other_pod"
 	OtherNode       Reason = "other_node"
 	OtherAllocation Reason = "other_allocation"
@@ -30,16 +30,16 @@ const (
 // Reasons lists all reasons.
 var Reasons = []Reason{Missing, Malformed, UnknownKey, BadSignature, OtherPod, OtherNode, OtherAllocation}
 
-// anew is the next step for a pod that has no valid seal and will not get one.
-const anew = "delete the pod and create it anew, without spec.nodeName and for the device scheduler"
+// createAgain is the next step for a pod that cannot get a valid seal.
+const createAgain = "delete the pod and create it again, without spec.nodeName and for the device scheduler"
 
-// Error is why a seal is not valid.
+// Error is the reason why a seal is not valid.
 type Error struct {
 	Reason Reason
-	// Pod is the pod's namespace and name with a slash between them, or empty when only the text of
-	// the seal was given.
+	// Pod is the pod's namespace and name with a slash between them, or empty if the caller passed
+	// only the text of the seal.
 	Pod string
-	// Problem is what is wrong with the seal, and Fix what to do about it.
+	// Problem describes the error of the seal, and Fix the next step.
 	Problem, Fix string
 }
 
@@ -61,7 +61,7 @@ func ReasonOf(err error) Reason {
 	return ""
 }
 
-// quote returns s for an error's text, cut when it is long: it may be anything.
+// quote returns s for an error's text, shortened if it is long. s may be any text.
 func quote(s string) string {
 	const most = 80
 	if len(s) > most {

@@ -16,29 +16,29 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// PollInterval is how often a file of keys is read again. A ConfigMap or Secret that is mounted
-// takes longer than that to change.
+// PollInterval is the time between two reads of a file of keys. A mounted ConfigMap or Secret takes
+// longer to change.
 const PollInterval = 10 * time.Second
 
-// keyPair is what a file of keys gives: no signer where it has public keys only.
+// keyPair is the content of a file of keys: without a signer for public keys only.
 type keyPair struct {
 	signer   *Signer
 	verifier *Verifier
 }
 
-// File is a file of keys that is read again when it changes. While it is missing or malformed, the
-// keys that it had before stay in use.
+// File is a file of keys that follows changes. While the file is missing or malformed, the previous
+// keys stay in use.
 type File struct {
 	path  string
 	parse func([]byte) (keyPair, error)
 	keys  atomic.Pointer[keyPair]
 
 	mu      sync.Mutex
-	content []byte // that keys were made from
+	content []byte // source of keys
 }
 
 // OpenPrivateKeys reads a file of private keys: see ParsePrivateKeys. Its signer uses the first
-// key, its verifier has the public halves of all of them.
+// key, its verifier has the public keys of all of them.
 func OpenPrivateKeys(path string) (*File, error) {
 	return open(path, func(text []byte) (keyPair, error) {
 		keys, err := ParsePrivateKeys(text)
@@ -79,12 +79,12 @@ func open(path string, parse func([]byte) (keyPair, error)) (*File, error) {
 // Signer returns the signer with the file's first key, or nil for a file of certificates.
 func (f *File) Signer() *Signer { return f.keys.Load().signer }
 
-// Verifier returns the verifier with all keys of the file. It is another one after the file has
-// changed, and only then.
+// Verifier returns the verifier with all keys of the file. A change of the file, and nothing else,
+// makes a new one.
 func (f *File) Verifier() *Verifier { return f.keys.Load().verifier }
 
-// Reload reads the file and reports whether its content has changed. An error names the file, and
-// leaves the keys as they are.
+// Reload reads the file and reports whether its content has changed. An error names the file; the
+// previous keys stay in use.
 func (f *File) Reload() (changed bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,8 +104,8 @@ func (f *File) Reload() (changed bool, err error) {
 	return true, nil
 }
 
-// Watch reads the file every PollInterval until the context ends. It calls report after each time
-// that the file has changed (with nil) or could not be used.
+// Watch reads the file every PollInterval until the context ends. It calls report for each change
+// (with nil) and for each failure.
 func (f *File) Watch(ctx context.Context, clk clock.WithTicker, report func(error)) {
 	ticker := clk.NewTicker(PollInterval)
 	defer ticker.Stop()

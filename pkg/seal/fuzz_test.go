@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FuzzOpen: of all texts only the one that was made opens.
+// FuzzOpen: only the text of the seal opens.
 func FuzzOpen(f *testing.F) {
 	sealed := mustSeal(f, testSigner(f, 1), testDecision())
 	verifier := NewVerifier(publicKey(1))
@@ -31,8 +31,8 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// FuzzPayload: whatever the scheduler's key has signed is refused, or is a decision that can be
-// sealed again.
+// FuzzPayload: Open refuses a payload signed with the scheduler's key, or returns a decision that
+// Seal accepts.
 func FuzzPayload(f *testing.F) {
 	content, err := testDecision().encode()
 	if err != nil {

@@ -27,7 +27,7 @@ const (
 func KeyID(key ed25519.PublicKey) string {
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {
-		panic(err) // it has one for every Ed25519 key
+		panic(err) // every Ed25519 key has an encoding
 	}
 	sum := sha256.Sum256(der)
 	return hex.EncodeToString(sum[:8])
@@ -51,7 +51,7 @@ func ParsePrivateKeys(text []byte) ([]ed25519.PrivateKey, error) {
 	return keys, err
 }
 
-// EncodePrivateKeys writes what ParsePrivateKeys reads.
+// EncodePrivateKeys writes keys for ParsePrivateKeys.
 func EncodePrivateKeys(keys []ed25519.PrivateKey) ([]byte, error) {
 	var text bytes.Buffer
 	for _, key := range keys {
@@ -66,9 +66,9 @@ func EncodePrivateKeys(keys []ed25519.PrivateKey) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// NewCertificate returns a certificate that holds the public half of key, signed with key itself:
-// the only form in which a ClusterTrustBundle takes a key. It is a CA certificate, as the API
-// server demands, but its key usage does not let it sign certificates. It does not expire.
+// NewCertificate returns a self-signed certificate of the public key of key: a ClusterTrustBundle
+// accepts keys only in this form. It is a CA certificate, as the API server requires, but its key
+// usage does not allow it to sign certificates. It does not expire.
 func NewCertificate(key ed25519.PrivateKey, now time.Time) (*x509.Certificate, error) {
 	public := key.Public().(ed25519.PublicKey)
 	template := &x509.Certificate{
@@ -88,8 +88,8 @@ func NewCertificate(key ed25519.PrivateKey, now time.Time) (*x509.Certificate, e
 }
 
 // ParseCertificates reads one or more certificates of Ed25519 keys in PEM, as NewCertificate makes
-// them. It accepts what the API server accepts in a ClusterTrustBundle, as far as the keys are
-// Ed25519.
+// them. It accepts the certificates that the API server accepts in a ClusterTrustBundle, if their
+// keys are Ed25519.
 func ParseCertificates(text []byte) ([]*x509.Certificate, error) {
 	var certificates []*x509.Certificate
 	err := eachBlock(text, certificateBlock, func(der []byte) error {
@@ -109,7 +109,7 @@ func ParseCertificates(text []byte) ([]*x509.Certificate, error) {
 	return certificates, err
 }
 
-// EncodeCertificates writes what ParseCertificates reads.
+// EncodeCertificates writes certificates for ParseCertificates.
 func EncodeCertificates(certificates []*x509.Certificate) []byte {
 	var text bytes.Buffer
 	for _, certificate := range certificates {
@@ -118,7 +118,7 @@ func EncodeCertificates(certificates []*x509.Certificate) []byte {
 	return text.Bytes()
 }
 
-// CertificateKeys returns the keys of certificates that ParseCertificates returned.
+// CertificateKeys returns the keys of certificates from ParseCertificates.
 func CertificateKeys(certificates []*x509.Certificate) []ed25519.PublicKey {
 	keys := make([]ed25519.PublicKey, len(certificates))
 	for i, certificate := range certificates {
@@ -131,7 +131,7 @@ func CertificateKeys(certificates []*x509.Certificate) []ed25519.PublicKey {
 const maxFileBytes = 256 << 10
 
 // eachBlock calls read for each PEM block of text. All blocks must be of this kind, and there must
-// be one. A block that is cut off is an error, not left out as encoding/pem does.
+// be at least one. A truncated block is an error; encoding/pem would ignore it.
 func eachBlock(text []byte, kind string, read func(der []byte) error) error {
 	if len(text) > maxFileBytes {
 		return fmt.Errorf("%d bytes, and at most %d are read", len(text), maxFileBytes)

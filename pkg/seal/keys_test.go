@@ -51,7 +51,7 @@ func certificatePEM(t *testing.T, numbers ...byte) string {
 	return string(EncodeCertificates(certificates))
 }
 
-func TestKeysAndCertificatesAreReadAsWritten(t *testing.T) {
+func TestKeysAndCertificatesRoundTrip(t *testing.T) {
 	keys, err := ParsePrivateKeys([]byte(privatePEM(t, 1, 2)))
 	if err != nil || len(keys) != 2 || !keys[0].Equal(testKey(1)) || !keys[1].Equal(testKey(2)) {
 		t.Errorf("private keys: %d, %v", len(keys), err)
@@ -66,7 +66,7 @@ func TestKeysAndCertificatesAreReadAsWritten(t *testing.T) {
 	}
 }
 
-func TestTheKeyOfACertificateCannotSignCertificates(t *testing.T) {
+func TestCertificateKeyMayNotSignCertificates(t *testing.T) {
 	ca, err := NewCertificate(testKey(1), time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestTheKeyOfACertificateCannotSignCertificates(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoFileOfKeys(t *testing.T) {
+func TestParsersRejectInvalidFiles(t *testing.T) {
 	elliptic, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -115,8 +115,8 @@ func TestWhatIsNoFileOfKeys(t *testing.T) {
 	}{
 		"an empty file":                        {private, "", "no PEM block"},
 		"text":                                 {public, "the keys are elsewhere", "no PEM block"},
-		"a file that is cut off":               {private, key[:len(key)-10], "cannot be read"},
-		"a second key that is cut off":         {private, key + key[:len(key)-10], "cannot be read"},
+		"a truncated file":                     {private, key[:len(key)-10], "cannot be read"},
+		"a truncated second key":               {private, key + key[:len(key)-10], "cannot be read"},
 		"a certificate among the keys":         {private, key + cert, `it is a "CERTIFICATE"`},
 		"a private key among the certificates": {public, cert + key, `it is a "PRIVATE KEY"`},
 		"a key of another kind": {
@@ -155,7 +155,7 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
-func TestAFileIsReadAgainWhenItChanges(t *testing.T) {
+func TestReloadReadsAChangedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.pem")
 	if _, err := OpenPrivateKeys(path); err == nil || !strings.Contains(err.Error(), path) {
 		t.Fatalf("a file that is missing: %v", err)
@@ -189,23 +189,23 @@ func TestAFileIsReadAgainWhenItChanges(t *testing.T) {
 	}
 	expect("missing", false, true, 1)
 	write(t, path, privatePEM(t, 1))
-	expect("as it was", false, false, 1)
+	expect("unchanged", false, false, 1)
 	if file.Verifier() != first {
 		t.Error("another verifier for the same keys")
 	}
 	write(t, path, privatePEM(t, 2, 1))
 	expect("rotated", true, false, 2)
 	if err := file.Verifier().Verify(sealed, testDecision()); err != nil {
-		t.Errorf("a seal of before: %v", err)
+		t.Errorf("a seal of the previous key: %v", err)
 	}
 	write(t, path, privatePEM(t, 2))
 	expect("pruned", true, false, 2)
 	if err := file.Verifier().Verify(sealed, testDecision()); ReasonOf(err) != UnknownKey {
-		t.Errorf("a seal of a key that is gone: %v", err)
+		t.Errorf("a seal of a removed key: %v", err)
 	}
 }
 
-func TestAFileOfCertificatesVerifiesAndDoesNotSign(t *testing.T) {
+func TestCertificateFileVerifiesButDoesNotSign(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "certificates.pem")
 	write(t, path, certificatePEM(t, 2, 1))
 	file, err := OpenCertificates(path)
@@ -254,7 +254,7 @@ func TestWatchReportsChangesAndFailures(t *testing.T) {
 	}
 }
 
-func TestModes(t *testing.T) {
+func TestResolveMode(t *testing.T) {
 	for _, test := range []struct {
 		flag     string
 		haveKeys bool

@@ -9,17 +9,18 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Mode says what follows when a seal is not valid. The zero value is not set: see Resolve. A *Mode
-// is the value of a flag.
+// Mode is the policy for invalid seals. The zero value means unset: see Resolve. A *Mode is the
+// value of a flag.
 type Mode string
 
 // The modes.
 const (
-	// Off: seals are not looked at.
+	// Off: seals are not verified.
 	Off Mode = "off"
-	// Warn: as without seals, but what Enforce would refuse is counted and reported in an event.
+	// Warn: as without seals, but allocations that Enforce would refuse are counted and reported in
+	// an event.
 	Warn Mode = "warn"
-	// Enforce: an allocation without a valid seal counts for nothing.
+	// Enforce: an allocation without a valid seal has no effect.
 	Enforce Mode = "enforce"
 )
 
@@ -39,11 +40,11 @@ func (m *Mode) Set(name string) error {
 // String returns the name of the mode.
 func (m *Mode) String() string { return string(*m) }
 
-// Type returns the word for the value in a flag's help.
+// Type returns the name of the value in a flag's help.
 func (*Mode) Type() string { return "mode" }
 
-// Resolve returns the mode to use: the one that is set, else Enforce when there are keys and Off
-// when there are none. To warn or enforce without keys is an error.
+// Resolve returns the effective mode: the set one, or by default Enforce with keys and Off without.
+// Warn and Enforce without keys are an error.
 func (m Mode) Resolve(haveKeys bool) (Mode, error) {
 	switch {
 	case m == "" && haveKeys:

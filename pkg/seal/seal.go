@@ -1,9 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package seal signs and verifies what the scheduler decides for a pod, so that nobody else can
-// give a pod devices. A seal is the value of the annotation KubeDevice/Seal, which the scheduler
-// writes with the Binding, beside the allocation.
+// Package seal signs and verifies the scheduler's decision for a pod, so that no other client can
+// allocate devices to a pod. A seal is the value of the annotation KubeDevice/Seal, which the
+// scheduler writes with the Binding, next to the allocation.
 //
 // A seal is a JWS (RFC 7515) in compact form, signed with Ed25519. Its protected header has alg,
 // kid and typ; its payload is a [Decision] as JSON:
@@ -11,15 +11,15 @@
 //	{"uid":"…","namespace":"default","name":"train","node":"n1",
 //	 "allocation":"<base64url of the SHA-256>","iat":1767225600,"generation":1}
 //
-// Fields of the payload that are unknown are ignored, so that releases can add some. Everything
-// else is strict: one text for one seal, one algorithm, no header that claims to be critical.
+// Readers ignore unknown fields of the payload, so that later releases can add fields. Everything
+// else is strict: one text for one seal, one algorithm, no critical header.
 //
 // # Keys
 //
 // The scheduler has the private keys in a PEM file: the first one signs. Nodes have self-signed
-// certificates, which hold the public keys, in a PEM file or a ClusterTrustBundle. All keys that a
-// file lists are valid at the same time, for as long as it lists them; the dates of certificates
-// mean nothing. The ID of a key is made from the key itself, so that no file needs to name it.
+// certificates of the public keys, in a PEM file or a ClusterTrustBundle. All keys in a file are
+// valid at the same time, as long as the file lists them; the dates of certificates have no effect.
+// The ID of a key derives from the key, so that no file needs to name it.
 //
 // Signers, verifiers and files are safe for concurrent use.
 package seal
@@ -37,27 +37,27 @@ import (
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Annotation is the key of a pod's annotation that has the seal of its allocation.
+// Annotation is the key of the pod annotation with the seal of the allocation.
 const Annotation = "KubeDevice/Seal"
 
-// MaxBytes is the size of the largest seal that is made or read. With the longest names that
-// Kubernetes accepts a seal has fewer than 1,300 bytes.
+// MaxBytes is the maximum size of a seal. With the longest names that Kubernetes accepts a seal has
+// fewer than 1,300 bytes.
 const MaxBytes = 4 << 10
 
-// Decision is what the scheduler has decided for one pod, and what a seal says.
+// Decision is the scheduler's decision for one pod: the content of a seal.
 type Decision struct {
 	// UID, Namespace and Name identify the pod.
 	UID       types.UID
 	Namespace string
 	Name      string
-	// Node is the name of the node that the pod is bound to.
+	// Node is the name of the pod's node.
 	Node string
 	// Allocation identifies the devices of each container: see DigestOf.
 	Allocation Digest
-	// Time is when the seal was made, in whole seconds. A seal does not expire.
+	// Time is the time of sealing, in whole seconds. A seal does not expire.
 	Time time.Time
-	// Generation is 0 for the allocation with which the pod was bound, and so in each seal of a
-	// release that knew no other. It grows when containers of the pod are given other devices.
+	// Generation is 0 for the allocation of the pod's binding, and in seals of releases without
+	// generations. It grows when the scheduler replaces devices of the pod.
 	Generation int64
 }
 
@@ -67,11 +67,10 @@ type Digest [sha256.Size]byte
 // String returns the digest as a seal has it: base64url without padding.
 func (d Digest) String() string { return base64.RawURLEncoding.EncodeToString(d[:]) }
 
-// DigestOf returns the digest of what the scheduler decided in a pod's annotation
-// KubeDevice/DeviceInfo: allocatefrom and devrequests of each container, init and running
-// containers apart. What users write there does not count, nor does a container without devices, so
-// it makes no difference whether pod is the decoded annotation or has the containers of the spec
-// added.
+// DigestOf returns the digest of the scheduler's fields in a pod's annotation
+// KubeDevice/DeviceInfo: allocatefrom and devrequests of each container, separately for init and
+// running containers. It ignores users' fields and containers without devices, so pod may be the
+// decoded annotation, with or without the other containers of the spec.
 func DigestOf(pod *sdk.PodInfo) Digest {
 	// Counts and lengths come first: no two allocations have the same text.
 	text := make([]byte, 0, 1024)

@@ -68,7 +68,7 @@ func testDecision() Decision {
 	}
 }
 
-func TestASealSaysWhatWasDecided(t *testing.T) {
+func TestSealContainsTheDecision(t *testing.T) {
 	text := mustSeal(t, testSigner(t, 1), testDecision())
 	verifier := NewVerifier(publicKey(1))
 	got, err := verifier.Open(text)
@@ -81,20 +81,20 @@ func TestASealSaysWhatWasDecided(t *testing.T) {
 	if err := verifier.Verify(text, testDecision()); err != nil {
 		t.Error(err)
 	}
-	later := testDecision()
-	later.Time = later.Time.Add(24 * 365 * time.Hour)
-	if err := verifier.Verify(text, later); err != nil {
-		t.Errorf("the time of a seal counts: %v", err)
+	timed := testDecision()
+	timed.Time = timed.Time.Add(24 * 365 * time.Hour)
+	if err := verifier.Verify(text, timed); err != nil {
+		t.Errorf("Verify compares the time of a seal: %v", err)
 	}
 }
 
-func TestASealNamesAGenerationFromTheSecondOn(t *testing.T) {
+func TestSealOmitsTheFirstGeneration(t *testing.T) {
 	signer, verifier := testSigner(t, 1), NewVerifier(publicKey(1))
 	for _, generation := range []int64{0, 1, 1 << 62} {
 		d := testDecision()
 		d.Generation = generation
 		text := mustSeal(t, signer, d)
-		// Who asks does not know the generation.
+		// The caller does not know the generation.
 		if got, err := verifier.Generation(text, testDecision()); err != nil || got != generation {
 			t.Errorf("generation %d is read as %d, error %v", generation, got, err)
 		}
@@ -104,7 +104,7 @@ func TestASealNamesAGenerationFromTheSecondOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// A release that knows no generations reads the first one as it always did.
+		// A release without generations reads the first generation.
 		if named := strings.Contains(string(raw), "generation"); named != (generation > 0) {
 			t.Errorf("generation %d: the seal says %s", generation, raw)
 		}
@@ -121,7 +121,7 @@ func TestASealNamesAGenerationFromTheSecondOn(t *testing.T) {
 	}
 }
 
-func TestTheTextOfASealIsAContract(t *testing.T) {
+func TestSealTextIsAContract(t *testing.T) {
 	// Another implementation must be able to verify it: RFC 7515, RFC 8037.
 	text := mustSeal(t, testSigner(t, 1), testDecision())
 	parts := strings.Split(text, ".")
@@ -154,17 +154,17 @@ func TestTheTextOfASealIsAContract(t *testing.T) {
 	}
 }
 
-func TestASealIsOfOnePodOneNodeAndOneAllocation(t *testing.T) {
+func TestSealIsValidForOnePodNodeAndAllocation(t *testing.T) {
 	text := mustSeal(t, testSigner(t, 1), testDecision())
 	for name, test := range map[string]struct {
 		change func(*Decision)
 		want   Reason
 	}{
-		"a pod of the same name that was created anew": {func(d *Decision) { d.UID = "8b4d" }, OtherPod},
-		"a pod of another namespace":                   {func(d *Decision) { d.Namespace = "tenant" }, OtherPod},
-		"a pod of another name":                        {func(d *Decision) { d.Name = "steal" }, OtherPod},
-		"another node":                                 {func(d *Decision) { d.Node = "n2" }, OtherNode},
-		"another allocation":                           {func(d *Decision) { d.Allocation[31] ^= 1 }, OtherAllocation},
+		"another pod of the same name": {func(d *Decision) { d.UID = "8b4d" }, OtherPod},
+		"a pod of another namespace":   {func(d *Decision) { d.Namespace = "tenant" }, OtherPod},
+		"a pod of another name":        {func(d *Decision) { d.Name = "steal" }, OtherPod},
+		"another node":                 {func(d *Decision) { d.Node = "n2" }, OtherNode},
+		"another allocation":           {func(d *Decision) { d.Allocation[31] ^= 1 }, OtherAllocation},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := testDecision()
@@ -195,7 +195,7 @@ func header(alg, typ, kid, more string) string {
 	return fmt.Sprintf(`{"alg":%q,"kid":%q,"typ":%q%s}`, alg, kid, typ, more)
 }
 
-func TestWhatIsNoSeal(t *testing.T) {
+func TestVerifyRejectsInvalidSeals(t *testing.T) {
 	kid := KeyID(publicKey(1))
 	content, err := testDecision().encode()
 	if err != nil {
@@ -252,28 +252,28 @@ func TestWhatIsNoSeal(t *testing.T) {
 		"a critical header":             {headed("EdDSA", Type, kid, `,"crit":["exp"],"exp":1`), Malformed},
 		"a payload that is not encoded": {headed("EdDSA", Type, kid, `,"crit":["b64"],"b64":false`), Malformed},
 		"no key ID":                     {headed("EdDSA", Type, "", ""), UnknownKey},
-		"a key of somebody else":        {jws(theirs, string(content), signWith(9)), UnknownKey},
+		"a foreign key":                 {jws(theirs, string(content), signWith(9)), UnknownKey},
 		"a key that comes with the seal": {
 			jws(header("EdDSA", Type, kid, fmt.Sprintf(`,"jwk":{"kty":"OKP","crv":"Ed25519","x":%q}`,
 				base64.RawURLEncoding.EncodeToString(publicKey(9)))), string(content), signWith(9)), BadSignature,
 		},
-		"the ID of our key, signed with another": {jws(good, string(content), signWith(9)), BadSignature},
-		"another signature of our key":           {sealed[:len(sealed)-86] + strings.Repeat("A", 86), BadSignature},
-		"a signature that is cut off":            {sealed[:len(sealed)-4], BadSignature},
-		"bytes after the signature":              {sealed + "AAAA", BadSignature},
-		"a fourth part":                          {sealed + ".AAAA", Malformed},
-		"a line break at the end":                {sealed + "\n", Malformed},
-		"a line break inside":                    {sealed[:10] + "\n" + sealed[10:], Malformed},
-		"padding":                                {sealed + "==", Malformed},
-		"the JSON form of a JWS":                 {`{"payload":"","protected":"","signature":""}`, Malformed},
-		"more than is read":                      {strings.Repeat("A", MaxBytes+1), Malformed},
-		"a payload that is no JSON":              {ours(good, "uid"), Malformed},
-		"bytes after the payload":                {ours(good, string(content)+"{}"), Malformed},
-		"a field twice":                          {ours(good, replace("{", `{"uid":"other",`)), Malformed},
-		"a field in other case":                  {ours(good, replace(`"uid"`, `"UID"`)), Malformed},
-		"no node":                                {ours(good, field("node", "")), Malformed},
-		"a digest that is too short":             {ours(good, field("allocation", "AAAA")), Malformed},
-		"a digest with other padding bits":       {ours(good, field("allocation", digest42+"B")), Malformed},
+		"the ID of a known key, signed with another": {jws(good, string(content), signWith(9)), BadSignature},
+		"another signature of a known key":           {sealed[:len(sealed)-86] + strings.Repeat("A", 86), BadSignature},
+		"a truncated signature":                      {sealed[:len(sealed)-4], BadSignature},
+		"bytes after the signature":                  {sealed + "AAAA", BadSignature},
+		"a fourth part":                              {sealed + ".AAAA", Malformed},
+		"a line break at the end":                    {sealed + "\n", Malformed},
+		"a line break inside":                        {sealed[:10] + "\n" + sealed[10:], Malformed},
+		"padding":                                    {sealed + "==", Malformed},
+		"the JSON form of a JWS":                     {`{"payload":"","protected":"","signature":""}`, Malformed},
+		"more bytes than allowed":                    {strings.Repeat("A", MaxBytes+1), Malformed},
+		"a payload that is no JSON":                  {ours(good, "uid"), Malformed},
+		"bytes after the payload":                    {ours(good, string(content)+"{}"), Malformed},
+		"a field twice":                              {ours(good, replace("{", `{"uid":"other",`)), Malformed},
+		"a field in other case":                      {ours(good, replace(`"uid"`, `"UID"`)), Malformed},
+		"no node":                                    {ours(good, field("node", "")), Malformed},
+		"a digest that is too short":                 {ours(good, field("allocation", "AAAA")), Malformed},
+		"a digest with other padding bits":           {ours(good, field("allocation", digest42+"B")), Malformed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := NewVerifier(publicKey(1), publicKey(2)).Verify(test.text, testDecision())
@@ -284,7 +284,7 @@ func TestWhatIsNoSeal(t *testing.T) {
 	}
 }
 
-func TestAllBitsOfASealCount(t *testing.T) {
+func TestVerifyRejectsAnyChangedByte(t *testing.T) {
 	sealed := mustSeal(t, testSigner(t, 1), testDecision())
 	verifier := NewVerifier(publicKey(1))
 	for i := range sealed {
@@ -322,7 +322,7 @@ func TestSeveralKeysAreValidAtATime(t *testing.T) {
 	}
 }
 
-func TestAUnionHasTheKeysOfAll(t *testing.T) {
+func TestUnionHasAllKeys(t *testing.T) {
 	all := Union(NewVerifier(publicKey(1)), nil, NewVerifier(publicKey(2), publicKey(1)))
 	if want := NewVerifier(publicKey(1), publicKey(2)).KeyIDs(); !slices.Equal(all.KeyIDs(), want) {
 		t.Errorf("keys %q, want %q", all.KeyIDs(), want)
@@ -332,7 +332,7 @@ func TestAUnionHasTheKeysOfAll(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeSealed(t *testing.T) {
+func TestSealRejectsInvalidDecisions(t *testing.T) {
 	for name, change := range map[string]func(*Decision){
 		"a pod without a UID":       func(d *Decision) { d.UID = "" },
 		"a pod without a namespace": func(d *Decision) { d.Namespace = "" },
@@ -356,7 +356,7 @@ func TestWhatCannotBeSealed(t *testing.T) {
 	}
 }
 
-func TestTheDigestIsOfTheAllocation(t *testing.T) {
+func TestDigestCoversOnlyTheAllocation(t *testing.T) {
 	base := DigestOf(testAllocation())
 	edit := func(change func(*sdk.ContainerInfo)) func(*sdk.PodInfo) {
 		return func(pod *sdk.PodInfo) {
@@ -370,7 +370,7 @@ func TestTheDigestIsOfTheAllocation(t *testing.T) {
 		change func(*sdk.PodInfo)
 		same   bool
 	}{
-		"what the user requests": {edit(func(info *sdk.ContainerInfo) { info.Requests = nil }), true},
+		"the user's requests": {edit(func(info *sdk.ContainerInfo) { info.Requests = nil }), true},
 		"the user's scorer": {
 			edit(func(info *sdk.ContainerInfo) { info.Scorer = sdk.ResourceScorer{device: 1} }), true,
 		},

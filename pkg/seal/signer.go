@@ -17,7 +17,7 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Type is the value of the header typ. It keeps apart what a key may sign for other purposes.
+// Type is the value of the header typ. It separates seals from other texts that a key may sign.
 const Type = "kubedevice-seal+jws"
 
 // payload is the JSON of a Decision.
@@ -73,7 +73,7 @@ func decode(text []byte) (Decision, error) {
 	return d, nil
 }
 
-// Signer makes seals with one key. It may be used from several goroutines.
+// Signer makes seals with one key. It is safe for concurrent use.
 type Signer struct {
 	jws   jose.Signer
 	keyID string
@@ -95,7 +95,7 @@ func NewSigner(key ed25519.PrivateKey) (*Signer, error) {
 // KeyID returns the ID of the key.
 func (s *Signer) KeyID() string { return s.keyID }
 
-// Seal returns the seal of a decision. It is an error when the decision lacks a name, or when the
+// Seal returns the seal of a decision. It returns an error if the decision lacks a name, or if the
 // seal would have more than MaxBytes.
 func (s *Signer) Seal(d Decision) (string, error) {
 	content, err := d.encode()

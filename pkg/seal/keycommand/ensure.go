@@ -22,22 +22,22 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
-// keyObjects are the objects that have the keys.
+// keyObjects are the objects with the keys.
 type keyObjects struct {
 	namespace, secret, configMap string
-	// existing says that somebody else has made them.
+	// existing says that the administrator has made them.
 	existing bool
-	// command is the one that makes keys in a directory, as errors name it.
+	// command is the command that makes keys in a directory, for errors.
 	command string
 }
 
-// newEnsure returns the command that makes the keys' objects where there are none.
+// newEnsure returns the command that makes the missing objects of keys.
 func newEnsure(client func() (corev1client.CoreV1Interface, error)) *cobra.Command {
 	o := keyObjects{namespace: metav1.NamespaceSystem, secret: privateKeysSecret, configMap: certificatesConfigMap}
 	command := &cobra.Command{
 		Use: "ensure", Short: "Make Secret and ConfigMap of the first key in a cluster, unless they are there",
 		Long: "Make Secret and ConfigMap of the first key in a cluster, unless they are there. A hook of the chart " +
-			"runs this before it is installed or upgraded. Keys that are there are never changed.",
+			"runs this before it is installed or upgraded. It does not change existing keys.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			objects, err := client()
@@ -56,7 +56,7 @@ func newEnsure(client func() (corev1client.CoreV1Interface, error)) *cobra.Comma
 	return command
 }
 
-// ensure makes the objects, or examines those that are there.
+// ensure makes the objects, or checks existing ones.
 func (o *keyObjects) ensure(ctx context.Context, client corev1client.CoreV1Interface, out io.Writer) error {
 	private, err := o.private(ctx, client)
 	if err != nil {
@@ -80,7 +80,7 @@ func (o *keyObjects) ensure(ctx context.Context, client corev1client.CoreV1Inter
 	case private == nil:
 		return o.create(ctx, client, out)
 	case certificates == nil:
-		fmt.Fprintf(out, "ConfigMap %s is made anew from Secret %s\n", configMap, secret)
+		fmt.Fprintf(out, "ConfigMap %s is made again from Secret %s\n", configMap, secret)
 		return o.createCertificates(ctx, client, private)
 	}
 	signs := private[0].Public().(ed25519.PublicKey)
@@ -128,10 +128,10 @@ func (o *keyObjects) certificates(
 	return certificates, nil
 }
 
-// create makes a key and both objects. The Secret comes first: a certificate without a key would be
-// taken for a key that is lost.
+// create makes a key and both objects. The Secret comes first: a certificate without a key would
+// look like a lost key.
 func (o *keyObjects) create(ctx context.Context, client corev1client.CoreV1Interface, out io.Writer) error {
-	ring, err := keyRing{}.with(time.Now())
+	ring, err := keyRing{}.withNewKey(time.Now())
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-func TestAKeyIsMadeOnceAndNeverReplaced(t *testing.T) {
+func TestEnsureMakesAKeyOnceAndKeepsIt(t *testing.T) {
 	o := keyObjects{namespace: "system", secret: "key", configMap: "certificates"}
 	client := fake.NewClientset().CoreV1()
 	ensure := func(want string) string {
@@ -42,24 +42,24 @@ func TestAKeyIsMadeOnceAndNeverReplaced(t *testing.T) {
 	ensure("is kept")
 	o.existing = false
 
-	// Without the certificates, they are made of the key.
+	// ensure makes missing certificates from the key.
 	if err := configMaps.Delete(t.Context(), "certificates", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	ensure("is made anew from Secret system/key")
+	ensure("is made again from Secret system/key")
 	ensure("is kept")
 	now, err := secrets.Get(t.Context(), "key", metav1.GetOptions{})
 	if diff := cmp.Diff(made, now); err != nil || diff != "" {
 		t.Errorf("the key has changed: %v\n%s", err, diff)
 	}
 
-	// A key that is lost is not replaced: nodes would refuse what waits with a seal of it.
+	// ensure does not replace a lost key: nodes would refuse pods that wait with its seal.
 	if err := secrets.Delete(t.Context(), "key", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	ensure("the key is lost: ConfigMap system/certificates has its certificate")
 
-	// So is one that does not fit.
+	// Nor does it replace one that does not match.
 	other := fake.NewClientset().CoreV1()
 	if err := o.create(t.Context(), other, &strings.Builder{}); err != nil {
 		t.Fatal(err)

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package keycommand is the command that makes and rotates the keys of seals: kubecri seal-keys,
-// and the same by the name kubectl device seal-keys.
+// which is also available as kubectl device seal-keys.
 package keycommand
 
 import (
@@ -41,8 +41,8 @@ const (
 	certificatesConfigMap = "kubedevice-seal-certificates"
 )
 
-// New returns the command. client returns the client with which it makes keys in a cluster; the
-// rest of it needs none.
+// New returns the command. client returns the client for making keys in a cluster; the other
+// subcommands need no client.
 func New(client func() (corev1client.CoreV1Interface, error)) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "seal-keys",
@@ -54,44 +54,44 @@ func New(client func() (corev1client.CoreV1Interface, error)) *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	command.AddCommand(
-		newVerb("create", "Make the first key", func(at directory, now time.Time) (keyRing, error) {
-			_, err := os.Lstat(filepath.Join(at.path, privateKeysFile))
+		newVerb("create", "Make the first key", func(dir directory, now time.Time) (keyRing, error) {
+			_, err := os.Lstat(filepath.Join(dir.path, privateKeysFile))
 			if err == nil {
-				return keyRing{}, fmt.Errorf("directory %s has keys already: add one with %s rotate", at.path,
-					at.command)
+				return keyRing{}, fmt.Errorf("directory %s has keys already: add one with %s rotate", dir.path,
+					dir.command)
 			}
 			if !errors.Is(err, fs.ErrNotExist) {
 				return keyRing{}, err
 			}
-			if err := os.MkdirAll(at.path, 0o700); err != nil {
+			if err := os.MkdirAll(dir.path, 0o700); err != nil {
 				return keyRing{}, err
 			}
-			return keyRing{}.with(now)
+			return keyRing{}.withNewKey(now)
 		}),
 		newVerb("rotate", "Add a key that signs from now on; the others stay valid",
-			func(at directory, now time.Time) (keyRing, error) {
-				ring, err := at.read()
+			func(dir directory, now time.Time) (keyRing, error) {
+				ring, err := dir.read()
 				if err != nil {
 					return keyRing{}, err
 				}
-				return ring.with(now)
+				return ring.withNewKey(now)
 			}),
-		newVerb("prune", "Remove all keys but the one that signs", func(at directory, _ time.Time) (keyRing, error) {
-			ring, err := at.read()
+		newVerb("prune", "Remove all keys but the one that signs", func(dir directory, _ time.Time) (keyRing, error) {
+			ring, err := dir.read()
 			if err != nil {
 				return keyRing{}, err
 			}
 			return ring.pruned(), nil
 		}),
-		newVerb("list", "Print the keys", func(at directory, _ time.Time) (keyRing, error) { return at.read() }),
+		newVerb("list", "Print the keys", func(dir directory, _ time.Time) (keyRing, error) { return dir.read() }),
 		newEnsure(client),
 	)
 	return command
 }
 
-// newVerb returns a command that prints what change returns for its directory, and writes it there
+// newVerb returns a command that prints the result of change for its directory, and writes it there
 // unless it only lists the keys.
-func newVerb(verb, short string, change func(at directory, now time.Time) (keyRing, error)) *cobra.Command {
+func newVerb(verb, short string, change func(dir directory, now time.Time) (keyRing, error)) *cobra.Command {
 	format, namespace, bundle, publicOnly := "table", metav1.NamespaceSystem, "", false
 	command := &cobra.Command{
 		Use:   verb + " DIRECTORY",
@@ -107,13 +107,13 @@ func newVerb(verb, short string, change func(at directory, now time.Time) (keyRi
 			if format != "table" && format != "yaml" {
 				return fmt.Errorf("--output %q: want table or yaml", format)
 			}
-			at := directory{args[0], command.Parent().CommandPath()}
-			ring, err := change(at, time.Now())
+			dir := directory{args[0], command.Parent().CommandPath()}
+			ring, err := change(dir, time.Now())
 			if err != nil {
 				return err
 			}
 			if verb != "list" {
-				if err := at.write(ring); err != nil {
+				if err := dir.write(ring); err != nil {
 					return err
 				}
 			}
@@ -134,17 +134,17 @@ func newVerb(verb, short string, change func(at directory, now time.Time) (keyRi
 	return command
 }
 
-// directory is a directory of keys. command is what makes it, as errors name it.
+// directory is a directory of keys. command is the command that makes it, for errors.
 type directory struct{ path, command string }
 
-// keyRing is what a directory of keys has.
+// keyRing is the content of a directory of keys.
 type keyRing struct {
 	private      []ed25519.PrivateKey // the first one signs
 	certificates []*x509.Certificate  // in the same order; there may be more
 }
 
-// with returns the keys with a new one that signs.
-func (r keyRing) with(now time.Time) (keyRing, error) {
+// withNewKey returns the keys with a new one that signs.
+func (r keyRing) withNewKey(now time.Time) (keyRing, error) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return keyRing{}, err
@@ -156,10 +156,10 @@ func (r keyRing) with(now time.Time) (keyRing, error) {
 	return keyRing{slices.Insert(r.private, 0, key), slices.Insert(r.certificates, 0, certificate)}, nil
 }
 
-// pruned returns the key that signs alone.
+// pruned returns only the key that signs.
 func (r keyRing) pruned() keyRing { return keyRing{r.private[:1], r.certificates[:1]} }
 
-// read reads the keys. The certificate of each private key must be there.
+// read reads the keys. Each private key must have its certificate.
 func (d directory) read() (keyRing, error) {
 	explain := func(file string, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -185,18 +185,18 @@ func (d directory) read() (keyRing, error) {
 	ordered := make([]*x509.Certificate, 0, len(certificates))
 	for _, key := range private {
 		public := key.Public().(ed25519.PublicKey)
-		at := slices.IndexFunc(certificates, func(c *x509.Certificate) bool { return public.Equal(c.PublicKey) })
-		if at < 0 {
+		index := slices.IndexFunc(certificates, func(c *x509.Certificate) bool { return public.Equal(c.PublicKey) })
+		if index < 0 {
 			err := fmt.Errorf("it lacks the certificate of key %s", seal.KeyID(public))
 			return keyRing{}, explain(certificatesFile, err)
 		}
-		ordered = append(ordered, certificates[at])
-		certificates = slices.Delete(certificates, at, at+1)
+		ordered = append(ordered, certificates[index])
+		certificates = slices.Delete(certificates, index, index+1)
 	}
 	return keyRing{private, append(ordered, certificates...)}, nil
 }
 
-// write writes the keys into both files. A certificate is there before its key: without the key it
+// write writes the keys into both files. It writes certificates first: a certificate without a key
 // does no harm.
 func (d directory) write(r keyRing) error {
 	private, err := seal.EncodePrivateKeys(r.private)
@@ -209,7 +209,7 @@ func (d directory) write(r keyRing) error {
 	return replaceFile(d.path, privateKeysFile, private, 0o600)
 }
 
-// replaceFile gives a file this content in one step, as readers may have it open.
+// replaceFile replaces the content of a file in one step, as readers may have it open.
 func replaceFile(directory, name string, content []byte, mode fs.FileMode) (err error) {
 	file, err := os.CreateTemp(directory, name+".*") // with mode 0600
 	if err != nil {

@@ -100,7 +100,7 @@ func TestKeysAreMadeRotatedAndPruned(t *testing.T) {
 	}
 }
 
-func TestKeysAreRefusedWithTheNextStep(t *testing.T) {
+func TestErrorsNameTheNextStep(t *testing.T) {
 	there, empty, broken := filepath.Join(t.TempDir(), "keys"), t.TempDir(), filepath.Join(t.TempDir(), "keys")
 	mustSealKeys(t, "create", there)
 	mustSealKeys(t, "create", broken)
@@ -131,7 +131,7 @@ func TestKeysAreRefusedWithTheNextStep(t *testing.T) {
 	}
 }
 
-func TestPrivateKeysArePrintedAsASecretOnly(t *testing.T) {
+func TestPrintsPrivateKeysOnlyAsASecret(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "keys")
 	private := func() string {
 		text, err := os.ReadFile(filepath.Join(directory, privateKeysFile))
@@ -161,8 +161,8 @@ func TestPrivateKeysArePrintedAsASecretOnly(t *testing.T) {
 	}
 }
 
-// The API server's own validation, as it is for the version that we are built with.
-func TestTheTrustBundleIsValid(t *testing.T) {
+// The API server's own validation, in the version of this module.
+func TestTrustBundleIsValid(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "keys")
 	mustSealKeys(t, "create", directory)
 	out := mustSealKeys(t, "rotate", directory, "-o", "yaml", "--public-only", "--trust-bundle", "kubedevice-seals")

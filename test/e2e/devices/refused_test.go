@@ -96,7 +96,7 @@ func TestADevicePodWithoutAnAllocationThatHoldsIsRefusedInWords(t *testing.T) {
 	here, there := shared.Nodes[0].Name, shared.Nodes[1].Name
 	const (
 		again   = "delete the pod to have it scheduled again"
-		notOurs = "the device scheduler did not bind the pod; create it anew"
+		notOurs = "the device scheduler did not bind the pod; create it again"
 	)
 	tests := map[string]struct {
 		make func(ctx context.Context, t *testing.T, namespace string) *corev1.Pod
@@ -162,7 +162,7 @@ func TestADevicePodWithoutAnAllocationThatHoldsIsRefusedInWords(t *testing.T) {
 				}
 				return pod
 			},
-			want: []string{`/no-key"`, "the allocation has no seal", "delete the pod and create it anew"},
+			want: []string{`/no-key"`, "the allocation has no seal", "delete the pod and create it again"},
 		},
 		"it was forged where no policy forbids that": {
 			make: func(ctx context.Context, t *testing.T, namespace string) *corev1.Pod {
@@ -173,7 +173,7 @@ func TestADevicePodWithoutAnAllocationThatHoldsIsRefusedInWords(t *testing.T) {
 				pod.Annotations = map[string]string{deviceinfo.Annotation: allocation(t, "forged", here, card)}
 				return clustertest.CreatePod(ctx, t, shared.Client, pod)
 			},
-			want: []string{`/forged"`, "the allocation has no seal", "delete the pod and create it anew"},
+			want: []string{`/forged"`, "the allocation has no seal", "delete the pod and create it again"},
 		},
 		"its device is another pod's": {
 			make: func(ctx context.Context, t *testing.T, namespace string) *corev1.Pod {

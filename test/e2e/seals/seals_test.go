@@ -195,7 +195,7 @@ func (s *story) forge() {
 	s.Helper()
 	from := s.pod("sealed")
 	for name, test := range map[string]struct{ seal, says string }{
-		"forged": {"", "the allocation has no seal; delete the pod and create it anew"},
+		"forged": {"", "the allocation has no seal; delete the pod and create it again"},
 		"copied": {from.Annotations[seal.Annotation], "the seal is for pod"},
 	} {
 		pod := gpuPod(s.namespace, name)
