@@ -11,24 +11,24 @@ import (
 	"k8s.io/component-helpers/resource"
 )
 
-// counted is what the pods that have not ended request, all together.
+// counted is the total of the requests of pods that have not ended.
 type counted struct {
-	counts  map[string]int64 // by extended resource; never changed
+	counts  map[string]int64 // by extended resource; immutable
 	known   bool             // the API server has listed all pods
 	changed chan struct{}    // closed and replaced when anything above changes
 }
 
-// Counts returns how many of each extended resource the node's pods that have not ended request, as
-// the kubelet counts them when it admits a pod. known says that the API server has listed all pods
-// once, and changed is closed when any of this is no longer so. The map must not be changed.
+// Counts returns the total requests of the node's pods that have not ended, by extended resource,
+// as the kubelet counts them when it admits a pod. known says that the API server has listed all
+// pods once; changed is closed when the result changes. The caller must not change the map.
 func (r *Registry) Counts() (counts map[string]int64, known bool, changed <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.counted.counts, r.counted.known, r.counted.changed
 }
 
-// count adds up what the pods request, and wakes who waits if that has changed. The caller holds
-// mu.
+// count adds up the requests of the pods, and closes changed if the result differs. The caller
+// holds mu.
 func (r *Registry) count() {
 	counts := map[string]int64{}
 	for uid, pod := range r.pods {
@@ -46,8 +46,8 @@ func (r *Registry) count() {
 	r.counted = counted{counts: counts, known: r.synced, changed: make(chan struct{})}
 }
 
-// countsOf returns how many of each extended resource the pod requests: the most at any time of its
-// life, by the formula of the kubelet and the scheduler.
+// countsOf returns the pod's request by extended resource: the maximum at any time of its life, by
+// the formula of the kubelet and the scheduler.
 func countsOf(pod *corev1.Pod) map[string]int64 {
 	var counts map[string]int64
 	for name, quantity := range resource.PodRequests(pod, resource.PodResourcesOptions{}) {

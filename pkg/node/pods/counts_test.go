@@ -14,14 +14,14 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// requesting is a container as the API server has it, which makes requests of limits.
+// requesting is a container as the API server stores it, with limits copied to requests.
 func requesting(name, quantity string) corev1.Container {
-	container := asking(name, gpu, quantity)
+	container := requestingContainer(name, gpu, quantity)
 	container.Resources.Requests = container.Resources.Limits
 	return container
 }
 
-func TestAPodCountsAsTheKubeletCountsIt(t *testing.T) {
+func TestCountsPodsLikeTheKubelet(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	sidecar := requesting("side", "1")
 	sidecar.RestartPolicy = &always
@@ -44,7 +44,7 @@ func TestAPodCountsAsTheKubeletCountsIt(t *testing.T) {
 		"a sidecar": {
 			[]corev1.Container{sidecar}, []corev1.Container{requesting("main", "2")}, map[string]int64{gpu: 3},
 		},
-		"an init container that runs beside one": {
+		"an init container that runs along with one": {
 			[]corev1.Container{sidecar, requesting("init", "4")}, []corev1.Container{requesting("main", "2")},
 			map[string]int64{gpu: 5},
 		},
@@ -61,7 +61,7 @@ func TestAPodCountsAsTheKubeletCountsIt(t *testing.T) {
 	}
 }
 
-func TestTheCountsAreThoseOfPodsThatAreNotOver(t *testing.T) {
+func TestCountsOnlyPodsThatHaveNotEnded(t *testing.T) {
 	client := fake.NewClientset(podOf("a", requesting("main", "1")), podOf("b", requesting("main", "2")))
 	r := NewRegistry(0)
 	if counts, known, _ := r.Counts(); known || len(counts) > 0 {
@@ -70,16 +70,16 @@ func TestTheCountsAreThoseOfPodsThatAreNotOver(t *testing.T) {
 	keepWatching(t, r, client)
 	await := func(what string, want int64) {
 		t.Helper()
-		until(t, r, what, func() bool {
+		await(t, r, what, func() bool {
 			counts, known, _ := r.Counts()
 			return known && counts[gpu] == want
 		})
 	}
 	await("both pods", 3)
 
-	over := podOf("a", requesting("main", "1"))
-	over.Status.Phase = corev1.PodSucceeded
-	if _, err := client.CoreV1().Pods("default").UpdateStatus(t.Context(), over, metav1.UpdateOptions{}); err != nil {
+	ended := podOf("a", requesting("main", "1"))
+	ended.Status.Phase = corev1.PodSucceeded
+	if _, err := client.CoreV1().Pods("default").UpdateStatus(t.Context(), ended, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	await("one that has succeeded", 2)
@@ -89,7 +89,7 @@ func TestTheCountsAreThoseOfPodsThatAreNotOver(t *testing.T) {
 	await("one that is deleted", 0)
 }
 
-func TestCountsAreToldWhenTheyChangeAndOnlyThen(t *testing.T) {
+func TestReportsOnlyChangedCounts(t *testing.T) {
 	r := NewRegistry(0)
 	reported := func(change func()) bool {
 		_, _, changed := r.Counts()
@@ -108,7 +108,7 @@ func TestCountsAreToldWhenTheyChangeAndOnlyThen(t *testing.T) {
 	}{
 		{"a pod without devices", func() { r.set("a", summarize(podOf("a"))) }, false},
 		{"a pod with devices", func() { r.set("b", summarize(podOf("b", requesting("main", "1")))) }, true},
-		{"the same again", func() { r.set("b", summarize(podOf("b", requesting("main", "1")))) }, false},
+		{"the same pod again", func() { r.set("b", summarize(podOf("b", requesting("main", "1")))) }, false},
 		{"the API server has listed them", func() { r.keepOnly(map[string]bool{"a": true, "b": true}) }, true},
 		{"the pod with devices is deleted", func() { r.remove("b") }, true},
 	} {
@@ -118,7 +118,7 @@ func TestCountsAreToldWhenTheyChangeAndOnlyThen(t *testing.T) {
 	}
 }
 
-func TestCountsThatNoNumberHoldsAreAsManyAsANumberHolds(t *testing.T) {
+func TestCountsStopAtTheLargestNumber(t *testing.T) {
 	r := NewRegistry(0)
 	for _, uid := range []string{"a", "b"} {
 		pod := podOf(uid, corev1.Container{Name: "main"})

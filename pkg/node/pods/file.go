@@ -20,12 +20,12 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// saveDelay is how long changes are collected before the file is written. A change that is lost
-// costs a pod that was created meanwhile a wait for the API server, nothing else.
+// saveDelay is how long KeepSaved collects changes before it writes the file. A lost change only
+// makes a pod created in the meantime wait for the API server.
 const saveDelay = time.Second
 
-// remembered is the file's content.
-type remembered struct {
+// savedPods is the file's content.
+type savedPods struct {
 	Resources []types.ResourceName `json:"resources"`
 	AllKnown  bool                 `json:"told"`
 	Pods      map[string]Pod       `json:"pods"`
@@ -35,7 +35,7 @@ func fileAt(path string) *statefile.File {
 	return &statefile.File{Path: path, Kind: "pods", Legacy: path + ".json"}
 }
 
-// Load fills the registry from the file that KeepSaved wrote. A file that does not exist is empty.
+// Load fills the registry from the file of KeepSaved. A missing file counts as empty.
 func (r *Registry) Load(path string) error {
 	err := fileAt(path).Load(r.remember)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -44,10 +44,10 @@ func (r *Registry) Load(path string) error {
 	return nil
 }
 
-// remember takes over a file's content. A pod whose containers an earlier release did not write
-// down stays unknown until the API server lists it.
+// remember adds a file's content to the registry. A pod without containers, from the file of an
+// earlier release, stays unknown until the API server lists it.
 func (r *Registry) remember(body []byte) error {
-	var content remembered
+	var content savedPods
 	if err := json.Unmarshal(body, &content); err != nil {
 		return err
 	}
@@ -63,14 +63,14 @@ func (r *Registry) remember(body []byte) error {
 	return nil
 }
 
-// KeepSaved writes the registry to the file soon after each change until ctx is done, and then once
-// more.
+// KeepSaved writes the registry to the file soon after each change until ctx is done, and once at
+// the end.
 func (r *Registry) KeepSaved(ctx context.Context, path string) {
 	file := fileAt(path)
 	save := func() (changed <-chan struct{}) {
 		content, changed := r.content()
 		if err := file.Save(content); err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot remember the node's pods across a restart", logkey.File, path)
+			klog.FromContext(ctx).Error(err, "Cannot save the node's pods", logkey.File, path)
 		}
 		return changed
 	}
@@ -91,10 +91,10 @@ func (r *Registry) KeepSaved(ctx context.Context, path string) {
 	}
 }
 
-func (r *Registry) content() (remembered, <-chan struct{}) {
+func (r *Registry) content() (savedPods, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	content := remembered{
+	content := savedPods{
 		Pods:      map[string]Pod{},
 		Resources: slices.Sorted(maps.Keys(r.resources)),
 		AllKnown:  r.allKnown,

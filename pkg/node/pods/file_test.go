@@ -22,7 +22,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func TestTheFileOfAnEarlierReleaseIsRead(t *testing.T) {
+func TestReadsTheFileOfAnEarlierRelease(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pods")
 	written, err := os.ReadFile("testdata/pods.json")
 	if err != nil {
@@ -31,7 +31,7 @@ func TestTheFileOfAnEarlierReleaseIsRead(t *testing.T) {
 	if err := os.WriteFile(path+".json", written, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want := remembered{
+	want := savedPods{
 		Resources: []types.ResourceName{"example.com/gpu", "example.com/nic"}, AllKnown: true,
 		Pods: map[string]Pod{
 			"4f0c2c1e-9a37-4c0e-8d4e-1b1f0a6d2f11": {
@@ -66,7 +66,7 @@ func TestTheFileOfAnEarlierReleaseIsRead(t *testing.T) {
 	}
 }
 
-func TestACorruptFileIsAnErrorAndThenNone(t *testing.T) {
+func TestCorruptFileIsAnErrorOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pods")
 	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
@@ -80,8 +80,8 @@ func TestACorruptFileIsAnErrorAndThenNone(t *testing.T) {
 	}
 }
 
-func TestAChangeThatComesWhileTheFileIsWrittenForTheLastTimeIsSaved(t *testing.T) {
-	for range 30 { // which of change and end is noticed first is left to chance
+func TestSavesAChangeDuringTheLastWrite(t *testing.T) {
+	for range 30 { // the order of change and end is random
 		dir := t.TempDir()
 		path := filepath.Join(dir, "pods")
 		r := NewRegistry(time.Second)
@@ -92,7 +92,7 @@ func TestAChangeThatComesWhileTheFileIsWrittenForTheLastTimeIsSaved(t *testing.T
 			if entries, err := os.ReadDir(dir); err != nil || time.Now().After(limit) {
 				t.Fatalf("nothing is written: %v", err)
 			} else if len(entries) > 0 {
-				break // what is written was read before
+				break // KeepSaved read the content before
 			}
 		}
 		r.set("u", Pod{Containers: []Container{{Name: "main"}}})
@@ -103,7 +103,7 @@ func TestAChangeThatComesWhileTheFileIsWrittenForTheLastTimeIsSaved(t *testing.T
 			t.Fatal(err)
 		}
 		if _, known := again.Get("u"); !known {
-			t.Fatal("a pod that came just before the end is forgotten")
+			t.Fatal("a pod added just before the end is lost")
 		}
 	}
 }
@@ -138,7 +138,7 @@ func FuzzRemember(f *testing.F) {
 			t.Fatal(err)
 		}
 		got, _ := second.content()
-		// What is empty is left out.
+		// The file omits empty fields.
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("(-remembered +remembered again):\n%s", diff)
 		}

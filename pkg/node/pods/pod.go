@@ -19,7 +19,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
-// Pod is what is remembered of one of the node's pods.
+// Pod is the registry's data of one of the node's pods.
 type Pod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -43,18 +43,19 @@ type Pod struct {
 	// are empty for a pod without a seal. They are not in the file: only the API server's count.
 	Seal       string `json:"-"`
 	Allocation string `json:"-"`
-	// Failure is what is to happen when a device of the pod fails, and what the API server has been
-	// told. It is not in the file: only the API server's counts.
+	// Failure is the pod's policy for failing devices, and its condition in the API server. It is
+	// not in the file: only the API server's value is current.
 	Failure Failure `json:"-"`
-	// Tolerations are those of the pod's spec, and Started is when the kubelet began with it; both
-	// as the API server has them, which is why they are not in the file.
+	// Tolerations are those of the pod's spec, and Started is the kubelet's start time of the pod.
+	// They are not in the file: only the API server's values are current.
 	Tolerations []corev1.Toleration `json:"-"`
 	Started     time.Time           `json:"-"`
-	// Ended says that the pod has succeeded or failed: none of its containers is started again.
+	// Ended says that the pod has succeeded or failed: the kubelet starts none of its containers
+	// again.
 	Ended bool `json:"over,omitempty"`
 }
 
-// Failure is what a pod's object says about devices that fail.
+// Failure is the content of a pod's object about failing devices.
 type Failure struct {
 	// Policy is the pod's annotation KubeDevice/OnDeviceFailure, and GracePeriod its
 	// KubeDevice/DeviceFailureGracePeriod; both are empty for a pod without.
@@ -62,13 +63,13 @@ type Failure struct {
 	// Status, Reason and Message are those of the pod's condition DevicesHealthy; all are empty for
 	// a pod without.
 	Status, Reason, Message string
-	// Terminating says that the pod is being deleted.
+	// Terminating says that the pod has a deletion timestamp.
 	Terminating bool
 	// GraceSeconds is how long a container of the pod may take to end.
 	GraceSeconds int64
 }
 
-// Restarts reports whether the container is started again whatever its exit code.
+// Restarts reports whether the kubelet restarts the container after any exit code.
 func (p Pod) Restarts(container string) bool {
 	return slices.ContainsFunc(p.Containers, func(c Container) bool { return c.Name == container && c.Restarts })
 }
@@ -80,13 +81,12 @@ type Container struct {
 	// one of them (a sidecar).
 	Init   bool `json:"init,omitempty"`
 	Always bool `json:"always,omitempty"`
-	// Restarts says that it is started again whatever its exit code. It is not in the file: only
-	// the API server's counts.
+	// Restarts says that the kubelet restarts it after any exit code. It is not in the file: only
+	// the API server's value is current.
 	Restarts bool `json:"-"`
 }
 
-// InitOrder returns the names of the pod's init containers, sidecars included, in the order in
-// which they start.
+// InitOrder returns the names of the pod's init containers, including sidecars, in starting order.
 func (p Pod) InitOrder() []string {
 	var order []string
 	for _, container := range p.Containers {
@@ -97,7 +97,7 @@ func (p Pod) InitOrder() []string {
 	return order
 }
 
-// BoundTo returns the pod, as far as it is known, as bound to the node.
+// BoundTo returns the known data of the pod, as bound to the node.
 func (p Pod) BoundTo(node string) deviceinfo.BoundPod {
 	bound := deviceinfo.BoundPod{Name: p.Name, NodeName: node}
 	for _, container := range p.Containers {
@@ -120,8 +120,8 @@ func (p Pod) RequestsAny(resources map[types.ResourceName]bool) bool {
 	return false
 }
 
-// RequestsOther reports whether any container of the pod requests an extended resource that is none
-// of the resources.
+// RequestsOther reports whether any container of the pod requests an extended resource other than
+// the resources.
 func (p Pod) RequestsOther(resources map[types.ResourceName]bool) bool {
 	for _, requested := range p.Requests {
 		if slices.ContainsFunc(requested, func(name types.ResourceName) bool { return !resources[name] }) {
@@ -131,7 +131,7 @@ func (p Pod) RequestsOther(resources map[types.ResourceName]bool) bool {
 	return false
 }
 
-// SetsVariable reports whether the pod sets an environment variable of the container, or may.
+// SetsVariable reports whether the pod sets, or may set, an environment variable of the container.
 func (p Pod) SetsVariable(container, variable string) bool {
 	names, known := p.Variables[container]
 	return !known || slices.Contains(names, variable)
@@ -147,12 +147,12 @@ func (p Pod) equal(other Pod) bool {
 		apiequality.Semantic.DeepEqual(p.Tolerations, other.Tolerations)
 }
 
-// summarize keeps of a pod what is remembered.
+// summarize returns the registry's data of a pod.
 func summarize(pod *corev1.Pod) Pod {
 	summary := Pod{
 		Namespace: pod.Namespace,
 		Name:      pod.Name,
-		// A cluster without the admission plugin for service accounts leaves it empty.
+		// It is empty in a cluster without the admission plugin for service accounts.
 		ServiceAccount: cmp.Or(pod.Spec.ServiceAccountName, "default"),
 		Ended:          pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
 	}
@@ -186,8 +186,8 @@ func failureOf(pod *corev1.Pod) Failure {
 	return f
 }
 
-// restarts reports whether a container is started again whatever its exit code. A rule may say
-// otherwise for some codes.
+// restarts reports whether the kubelet restarts a container after any exit code. Restart rules may
+// exclude some codes.
 func restarts(container *corev1.Container, initial bool, ofPod corev1.RestartPolicy) bool {
 	if len(container.RestartPolicyRules) > 0 {
 		return false
@@ -231,8 +231,8 @@ func variablesOf(container *corev1.Container) []string {
 	return names
 }
 
-// extendedResources returns the sorted names of extended resources that are requested with a
-// quantity above zero.
+// extendedResources returns the sorted names of the requested extended resources with a quantity
+// above zero.
 func extendedResources(requirements corev1.ResourceRequirements) []types.ResourceName {
 	var names []types.ResourceName
 	for _, list := range []corev1.ResourceList{requirements.Requests, requirements.Limits} {

@@ -1,11 +1,11 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pods knows the pods of this node and what they request, without a call to the API server
-// when a container is created.
+// Package pods knows the pods of this node and their requests, without a call to the API server
+// when the kubelet creates a container.
 //
-// A watch keeps the registry up to date. What it knew last is kept in a file, so that a restart of
-// kubecri while the API server is away blocks no container of a pod that was known before.
+// A watch keeps the registry up to date. A file has its last state, so that a restart of kubecri
+// during an outage of the API server blocks no container of a known pod.
 package pods
 
 import (
@@ -18,10 +18,10 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// ErrUnknown is wrapped by Lookup's error for a pod that the registry does not know.
+// ErrUnknown is in Lookup's error for a pod that the registry does not know.
 var ErrUnknown = errors.New("the pod is not known to this node yet")
 
-// keepGone is how long a deleted pod stays known: its last containers may still be created.
+// keepGone is how long a deleted pod stays known: the kubelet may still create its last containers.
 const keepGone = 10 * time.Minute
 
 // Registry knows the pods of this node by UID. All methods are safe for concurrent use.
@@ -33,7 +33,7 @@ type Registry struct {
 	mu        sync.Mutex
 	pods      map[string]Pod
 	gone      map[string]time.Time        // when pods of the map were deleted
-	resources map[types.ResourceName]bool // see DeviceResources; the map is never changed
+	resources map[types.ResourceName]bool // see DeviceResources; the map is immutable
 	allKnown  bool                        // there can be no other device resources
 	synced    bool                        // the API server has listed all pods
 	changed   chan struct{}               // closed and replaced when anything above changes
@@ -49,8 +49,8 @@ func NewRegistry(wait time.Duration) *Registry {
 	}
 }
 
-// Lookup returns what is known of the pod. It waits for a pod that the registry does not know, as
-// the kubelet may see a pod first; the error then wraps ErrUnknown.
+// Lookup returns the data of the pod. It waits for a pod that the registry does not know, as the
+// kubelet may see a pod first; the error then wraps ErrUnknown.
 func (r *Registry) Lookup(ctx context.Context, uid string) (Pod, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.wait, ErrUnknown)
 	defer cancel()
@@ -67,7 +67,7 @@ func (r *Registry) Lookup(ctx context.Context, uid string) (Pod, error) {
 	}
 }
 
-// Get returns what is known of the pod, without waiting.
+// Get returns the data of the pod, without waiting.
 func (r *Registry) Get(uid string) (Pod, bool) {
 	pod, known, _ := r.get(uid)
 	return pod, known
@@ -80,15 +80,15 @@ func (r *Registry) get(uid string) (pod Pod, known bool, changed <-chan struct{}
 	return pod, known, r.changed
 }
 
-// Changed returns a channel that is closed when what the registry knows of any pod changes.
+// Changed returns a channel that is closed when the registry's data of any pod changes.
 func (r *Registry) Changed() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.changed
 }
 
-// Active reports whether the API server has the pod and it has not ended, as far as the registry
-// knows.
+// Active reports whether, to the registry's knowledge, the API server has the pod and it has not
+// ended.
 func (r *Registry) Active(uid string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,8 +97,8 @@ func (r *Registry) Active(uid string) bool {
 	return known && !gone && !pod.Ended
 }
 
-// Waits reports whether a device pod of the node has not ended and was not granted its devices yet,
-// as far as the registry knows. What such a pod will hold is not known from the grants.
+// Waits reports whether, to the registry's knowledge, a device pod of the node has not ended and
+// has no grant yet. The grants do not contain the devices that such a pod will hold.
 func (r *Registry) Waits(granted func(uid string) bool) bool {
 	resources, all := r.DeviceResources()
 	if !all {
@@ -125,20 +125,20 @@ func (r *Registry) Check() error {
 	return nil
 }
 
-// set, remove and keepOnly are called by the watch.
+// The watch calls set, remove and keepOnly.
 func (r *Registry) set(uid string, pod Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before, known := r.pods[uid]
+	previous, known := r.pods[uid]
 	_, wasGone := r.gone[uid]
 	r.pods[uid] = pod
 	delete(r.gone, uid)
-	if !known || wasGone || !before.equal(pod) {
+	if !known || wasGone || !previous.equal(pod) {
 		r.notify()
 	}
 }
 
-// remove marks a pod as deleted, and forgets those that were deleted long ago.
+// remove marks a pod as deleted, and removes pods that were deleted long ago.
 func (r *Registry) remove(uid string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +172,7 @@ func (r *Registry) markGone(uid string) {
 	}
 }
 
-// notify wakes who waits for a change. The caller holds mu.
+// notify closes changed. The caller holds mu.
 func (r *Registry) notify() {
 	close(r.changed)
 	r.changed = make(chan struct{})

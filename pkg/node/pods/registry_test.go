@@ -46,7 +46,7 @@ func named(names ...string) []Container {
 	return containers
 }
 
-func asking(name, resourceName, quantity string) corev1.Container {
+func requestingContainer(name, resourceName, quantity string) corev1.Container {
 	list := corev1.ResourceList{
 		corev1.ResourceName(resourceName): resource.MustParse(quantity),
 		corev1.ResourceCPU:                resource.MustParse("1"),
@@ -54,7 +54,7 @@ func asking(name, resourceName, quantity string) corev1.Container {
 	return corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Limits: list}}
 }
 
-func TestWhatIsRememberedOfAPod(t *testing.T) {
+func TestSummaryOfAPod(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod
 		want Pod
@@ -72,15 +72,15 @@ func TestWhatIsRememberedOfAPod(t *testing.T) {
 			Pod{Containers: named("main")},
 		},
 		"limits count": {
-			podOf("u", asking("main", gpu, "2")),
+			podOf("u", requestingContainer("main", gpu, "2")),
 			Pod{Containers: named("main"), Requests: map[string][]sdk.ResourceName{"main": {gpu}}},
 		},
-		"a request of none is no": {podOf("u", asking("main", gpu, "0")), Pod{Containers: named("main")}},
+		"a request of none is no": {podOf("u", requestingContainer("main", gpu, "0")), Pod{Containers: named("main")}},
 		"init containers count, in their order": {func() *corev1.Pod {
 			pod := podOf("u", corev1.Container{Name: "main"})
 			always := corev1.ContainerRestartPolicyAlways
 			pod.Spec.InitContainers = []corev1.Container{
-				asking("first", gpu, "1"), {Name: "side", RestartPolicy: &always},
+				requestingContainer("first", gpu, "1"), {Name: "side", RestartPolicy: &always},
 			}
 			return pod
 		}(), Pod{
@@ -125,7 +125,7 @@ func TestWhatIsRememberedOfAPod(t *testing.T) {
 			pod.Spec.TerminationGracePeriodSeconds = &seconds
 			return pod
 		}(), Pod{Failure: Failure{GraceSeconds: 7}}},
-		"what it wants when a device fails, and what it was told": {func() *corev1.Pod {
+		"its policy for failing devices, and its condition": {func() *corev1.Pod {
 			pod := podOf("u")
 			pod.Annotations = map[string]string{"KubeDevice/OnDeviceFailure": "Evict", "other": "x",
 				"KubeDevice/DeviceFailureGracePeriod": "5s"}
@@ -162,14 +162,14 @@ func TestWhatIsRememberedOfAPod(t *testing.T) {
 	}
 }
 
-func TestWhetherAPodSetsAVariable(t *testing.T) {
+func TestSetsVariable(t *testing.T) {
 	pod := Pod{Variables: map[string][]string{"main": {"A"}, "plain": nil}}
 	for _, test := range []struct {
 		container, variable string
 		want                bool
 	}{
 		{"main", "A", true}, {"main", "B", false}, {"plain", "A", false},
-		{"debugger", "A", true}, // which is in no spec that is known: it may
+		{"debugger", "A", true}, // no known spec has it: it may
 	} {
 		if got := pod.SetsVariable(test.container, test.variable); got != test.want {
 			t.Errorf("container %s sets %s: %v, want %v", test.container, test.variable, got, test.want)
@@ -177,7 +177,7 @@ func TestWhetherAPodSetsAVariable(t *testing.T) {
 	}
 }
 
-// watched returns a registry that watches a made-up API server until the test ends.
+// watched returns a registry that watches a fake API server until the test ends.
 func watched(t *testing.T, client *fake.Clientset) *Registry {
 	t.Helper()
 	r := NewRegistry(20 * time.Second)
@@ -198,8 +198,8 @@ func keepWatching(t *testing.T, r *Registry, client *fake.Clientset) {
 	})
 }
 
-// until waits until the registry is as the test wants it.
-func until(t *testing.T, r *Registry, what string, good func() bool) {
+// await waits for a state of the registry.
+func await(t *testing.T, r *Registry, what string, good func() bool) {
 	t.Helper()
 	limit := time.After(20 * time.Second)
 	for {
@@ -215,14 +215,14 @@ func until(t *testing.T, r *Registry, what string, good func() bool) {
 	}
 }
 
-func TestTheWatchFollowsAPodsLife(t *testing.T) {
-	client := fake.NewClientset(podOf("early", asking("main", gpu, "1")))
+func TestWatchFollowsAPodsLife(t *testing.T) {
+	client := fake.NewClientset(podOf("early", requestingContainer("main", gpu, "1")))
 	r := watched(t, client)
 	ctx := context.Background()
 	if pod, err := r.Lookup(ctx, "early"); err != nil || pod.Name != "pod-early" {
 		t.Fatalf("a pod from before the watch: %v, %v", pod, err)
 	}
-	until(t, r, "synced", func() bool { return r.Check() == nil })
+	await(t, r, "synced", func() bool { return r.Check() == nil })
 
 	pods := client.CoreV1().Pods("default")
 	if _, err := pods.Create(ctx, podOf("late"), metav1.CreateOptions{}); err != nil {
@@ -234,22 +234,22 @@ func TestTheWatchFollowsAPodsLife(t *testing.T) {
 	if !r.Active("late") {
 		t.Error("a new pod is not active")
 	}
-	over := podOf("late")
-	over.Status.Phase = corev1.PodSucceeded
-	if _, err := pods.UpdateStatus(ctx, over, metav1.UpdateOptions{}); err != nil {
+	ended := podOf("late")
+	ended.Status.Phase = corev1.PodSucceeded
+	if _, err := pods.UpdateStatus(ctx, ended, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, r, "a pod that has ended is not active", func() bool { return !r.Active("late") })
+	await(t, r, "a pod that has ended is not active", func() bool { return !r.Active("late") })
 	if err := pods.Delete(ctx, "pod-early", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, r, "a deleted pod is not active", func() bool { return !r.Active("early") })
+	await(t, r, "a deleted pod is not active", func() bool { return !r.Active("early") })
 	if pod, known := r.Get("early"); !known || len(pod.Requests) == 0 {
-		t.Error("a deleted pod was forgotten while its containers may be on their way")
+		t.Error("a deleted pod was removed while its containers may still come")
 	}
 }
 
-func TestAPodThatStaysUnknownIsAnErrorAfterAWait(t *testing.T) {
+func TestLookupOfAnUnknownPodTimesOut(t *testing.T) {
 	r := NewRegistry(time.Millisecond)
 	if _, err := r.Lookup(context.Background(), "u"); !errors.Is(err, ErrUnknown) {
 		t.Errorf("got %v, want ErrUnknown", err)
@@ -257,11 +257,11 @@ func TestAPodThatStaysUnknownIsAnErrorAfterAWait(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := NewRegistry(time.Hour).Lookup(ctx, "u"); !errors.Is(err, context.Canceled) {
-		t.Errorf("the caller gave up: got %v", err)
+		t.Errorf("the caller has stopped waiting: got %v", err)
 	}
 }
 
-func TestADeletionThatTheWatchMissedIsADeletion(t *testing.T) {
+func TestDetectsMissedDeletions(t *testing.T) {
 	r := NewRegistry(0)
 	r.note(podOf("u"))
 	r.forget(cache.DeletedFinalStateUnknown{Key: "default/pod-u", Obj: podOf("u")})
@@ -270,7 +270,7 @@ func TestADeletionThatTheWatchMissedIsADeletion(t *testing.T) {
 	}
 }
 
-func TestDeletedPodsAreForgottenInTheEnd(t *testing.T) {
+func TestForgetsDeletedPodsAfterAWhile(t *testing.T) {
 	r := NewRegistry(0)
 	now := time.Unix(0, 0)
 	r.now = func() time.Time { return now }
@@ -296,7 +296,7 @@ type plugins struct {
 
 func (p *plugins) report() ([]sdk.ResourceName, bool) { return p.names, p.complete }
 
-func TestWhichNamesAreDeviceResources(t *testing.T) {
+func TestDeviceResources(t *testing.T) {
 	const nic = "example.com/nic"
 	r, p := NewRegistry(0), &plugins{}
 	r.Follow(p.report)
@@ -327,7 +327,7 @@ func TestWhichNamesAreDeviceResources(t *testing.T) {
 	}
 }
 
-func TestWhatAPodRequests(t *testing.T) {
+func TestRequestsOfAPod(t *testing.T) {
 	const nic = "example.com/nic"
 	for name, test := range map[string]struct {
 		requests   map[string][]sdk.ResourceName
@@ -346,10 +346,10 @@ func TestWhatAPodRequests(t *testing.T) {
 	}
 }
 
-func TestWhatIsKnownOutlivesARestart(t *testing.T) {
+func TestStateSurvivesARestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pods")
 	before := NewRegistry(0)
-	before.note(podOf("stays", asking("main", gpu, "1")))
+	before.note(podOf("stays", requestingContainer("main", gpu, "1")))
 	before.note(podOf("goes", corev1.Container{Name: "main"}))
 	before.remove("goes")
 	before.Follow((&plugins{[]sdk.ResourceName{gpu}, true}).report)
@@ -375,12 +375,12 @@ func TestWhatIsKnownOutlivesARestart(t *testing.T) {
 		t.Errorf("after a restart: %v of %v, all=%v", pod, names, all)
 	}
 	if _, known := after.Get("goes"); known {
-		t.Error("a deleted pod came back")
+		t.Error("a deleted pod is known again")
 	}
-	// The API server has the last word.
+	// The API server's list is authoritative.
 	client := fake.NewClientset(podOf("new"))
 	keepWatching(t, after, client)
-	until(
+	await(
 		t,
 		after,
 		"the pod that is gone is not active",
@@ -388,7 +388,7 @@ func TestWhatIsKnownOutlivesARestart(t *testing.T) {
 	)
 }
 
-func TestAPodWithoutContainersInTheFileIsLeftToTheAPIServer(t *testing.T) {
+func TestIgnoresSavedPodsWithoutContainers(t *testing.T) {
 	r := NewRegistry(0)
 	body := `{"pods":{"u":{"namespace":"default","name":"p","asks":{"main":["example.com/gpu"]}}}}`
 	if err := r.remember([]byte(body)); err != nil {
@@ -399,7 +399,7 @@ func TestAPodWithoutContainersInTheFileIsLeftToTheAPIServer(t *testing.T) {
 	}
 }
 
-func TestAPodIsBoundWithTheContainersThatAreKnown(t *testing.T) {
+func TestBoundToListsKnownContainers(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	pod := podOf("u", corev1.Container{Name: "main"})
 	pod.Spec.InitContainers = []corev1.Container{{Name: "side", RestartPolicy: &always}, {Name: "first"}}
@@ -416,8 +416,8 @@ func TestAPodIsBoundWithTheContainersThatAreKnown(t *testing.T) {
 	}
 }
 
-func TestAPodWaitsFromWhenItIsKnownUntilItsGrantOrItsEnd(t *testing.T) {
-	ended := podOf("ended", asking("main", gpu, "1"))
+func TestPodWaitsUntilItsGrantOrItsEnd(t *testing.T) {
+	ended := podOf("ended", requestingContainer("main", gpu, "1"))
 	ended.Status.Phase = corev1.PodFailed
 	sealed := podOf("sealed", corev1.Container{Name: "main"})
 	sealed.Annotations = map[string]string{seal.Annotation: "x", deviceinfo.Annotation: "{}"}
@@ -425,12 +425,14 @@ func TestAPodWaitsFromWhenItIsKnownUntilItsGrantOrItsEnd(t *testing.T) {
 		pod  *corev1.Pod
 		want bool
 	}{
-		"it requests a device":               {podOf("asks", asking("main", gpu, "1")), true},
-		"an allocation was made for it":      {sealed, true},
-		"it was granted its devices":         {podOf("granted", asking("main", gpu, "1")), false},
-		"it has ended":                       {ended, false},
-		"it requests something else":         {podOf("other", asking("main", "example.com/other", "1")), false},
-		"the API server has it not any more": {podOf("gone", asking("main", gpu, "1")), false},
+		"it requests a device":          {podOf("asks", requestingContainer("main", gpu, "1")), true},
+		"an allocation was made for it": {sealed, true},
+		"it was granted its devices":    {podOf("granted", requestingContainer("main", gpu, "1")), false},
+		"it has ended":                  {ended, false},
+		"it requests another resource": {
+			podOf("other", requestingContainer("main", "example.com/other", "1")), false,
+		},
+		"the API server has it not any more": {podOf("gone", requestingContainer("main", gpu, "1")), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := NewRegistry(0)
@@ -438,18 +440,18 @@ func TestAPodWaitsFromWhenItIsKnownUntilItsGrantOrItsEnd(t *testing.T) {
 			r.Follow(func() ([]sdk.ResourceName, bool) { return []sdk.ResourceName{gpu}, complete })
 			granted := func(uid string) bool { return uid == "granted" }
 			if !r.Waits(granted) {
-				t.Error("nobody waits while it is not known what the devices are")
+				t.Error("no pod waits while the device resources are unknown")
 			}
 			complete = true
 			if r.Waits(granted) {
-				t.Error("somebody waits on an empty node")
+				t.Error("a pod waits on an empty node")
 			}
 			r.set(string(test.pod.UID), summarize(test.pod))
 			if test.pod.UID == "gone" {
 				r.remove("gone")
 			}
 			if r.Waits(granted) != test.want {
-				t.Errorf("somebody waits: %t, want %t", !test.want, test.want)
+				t.Errorf("a pod waits: %t, want %t", !test.want, test.want)
 			}
 		})
 	}

@@ -10,23 +10,22 @@ import (
 )
 
 // Report returns the names of the extended resources that the device plugins of the node publish
-// now, and whether every plugin has reported them without an error. It returns at once.
+// now, and whether every plugin has reported them without an error. It does not block.
 type Report func() (names []types.ResourceName, complete bool)
 
 func noReport() (names []types.ResourceName, complete bool) { return nil, false }
 
-// Follow makes report the source of the device resources. It must be called before the other
-// methods.
+// Follow makes report the source of the device resources. Call it before the other methods.
 func (r *Registry) Follow(report Report) { r.report = report }
 
 // DeviceResources returns the names of the node's device resources: a pod that requests one is a
 // device pod. all says that there can be no others. The caller must not change the map.
 //
-// The registry owns these names. They are those that the device plugins report now and, unless
-// every plugin does, also those that they reported before, maybe before a restart, and those in the
-// node's object: a plugin that does not run must not turn the pods that request its devices into
-// pods that request none. There may be others until every plugin has reported, or the node's object
-// was seen.
+// The registry owns these names: the names that the device plugins report now. Unless every plugin
+// reports, it also has the names that they reported before, even before a restart, and the names in
+// the node's object: a stopped plugin must not make the pods that request its devices look like
+// pods without requests. There may be other names until every plugin has reported or the registry
+// has seen the node's object.
 func (r *Registry) DeviceResources() (names map[types.ResourceName]bool, all bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -39,8 +38,8 @@ func (r *Registry) DeviceResources() (names map[types.ResourceName]bool, all boo
 	return r.resources, r.allKnown
 }
 
-// NotePublished adds the names in the node's object, which may be from an earlier life of the node.
-// They count while some plugin does not report.
+// NotePublished adds the names in the node's object, which may be old. They count while some plugin
+// does not report.
 func (r *Registry) NotePublished(names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,10 +53,10 @@ func (r *Registry) NotePublished(names []string) {
 	r.setResources(r.resources, published, true)
 }
 
-// setResources makes the resources those of before and names. The caller holds mu.
-func (r *Registry) setResources(before map[types.ResourceName]bool, names []types.ResourceName, all bool) {
+// setResources sets the resources to previous and names. The caller holds mu.
+func (r *Registry) setResources(previous map[types.ResourceName]bool, names []types.ResourceName, all bool) {
 	next := map[types.ResourceName]bool{}
-	maps.Copy(next, before)
+	maps.Copy(next, previous)
 	for _, name := range names {
 		next[name] = true
 	}

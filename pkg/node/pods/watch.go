@@ -19,7 +19,7 @@ import (
 )
 
 // Watch keeps the registry up to date with the API server's pods of the node until ctx is done.
-// While the API server is away, what is known stays known.
+// During an outage of the API server, the registry keeps its data.
 func (r *Registry) Watch(ctx context.Context, client kubernetes.Interface, nodeName string) {
 	onNode := fields.OneTermEqualSelector("spec.nodeName", nodeName).String()
 	pods := client.CoreV1().Pods(metav1.NamespaceAll)
@@ -70,7 +70,7 @@ func (r *Registry) note(object any) {
 	r.set(string(pod.UID), summarize(pod))
 }
 
-// forget takes what a watch delivers of a deleted object: the last known state, if it missed the
+// forget handles the deletion event of a watch: it has the last known state if the watch missed the
 // deletion.
 func (r *Registry) forget(object any) {
 	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
@@ -81,8 +81,7 @@ func (r *Registry) forget(object any) {
 	}
 }
 
-// strip removes from a pod what nobody here reads, so that a node with many pods costs little
-// memory.
+// strip removes the unused parts of a pod, so that a node with many pods takes little memory.
 func strip(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -140,7 +139,7 @@ func stripContainers(containers []corev1.Container) []corev1.Container {
 			kept[i].Env = append(kept[i].Env, corev1.EnvVar{Name: env.Name})
 		}
 		if len(container.EnvFrom) > 0 {
-			kept[i].EnvFrom = make([]corev1.EnvFromSource, 1) // that there is one
+			kept[i].EnvFrom = make([]corev1.EnvFromSource, 1) // notes that there is one
 		}
 	}
 	return kept
