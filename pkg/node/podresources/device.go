@@ -18,15 +18,15 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Devices are the devices of this node at one moment.
+// Devices are the current devices of this node.
 type Devices struct {
-	// Allocatable is how much of each resource pods may be given. It is not changed.
+	// Allocatable is the allocatable quantity of each resource. It is immutable.
 	Allocatable types.ResourceList
 	// Extended returns the extended resource under which the plugin of a device resource publishes
 	// the device.
 	Extended func(types.ResourceName) (extended types.ResourceName, known bool)
-	// Replaces reports whether the kubelet's own entries of an extended resource mean nothing: it
-	// counts the devices that are given out here. Nil stands for none.
+	// Replaces reports whether the kubelet's own entries of an extended resource have no meaning,
+	// because kubecri allocates the devices that the kubelet counts. Nil means none.
 	Replaces func(extended string) bool
 }
 
@@ -38,10 +38,10 @@ type Device struct {
 	NUMA []int
 }
 
-// replaces reports whether the kubelet's entries of the extended resource are left out.
+// replaces reports whether the answer omits the kubelet's entries of the extended resource.
 func (d Devices) replaces(extended string) bool { return d.Replaces != nil && d.Replaces(extended) }
 
-// Healthy returns the devices that pods may be given, by resource and ID.
+// Healthy returns the allocatable devices, by resource and ID.
 func (d Devices) Healthy() []Device {
 	return d.Of(func(yield func(types.ResourceName) bool) {
 		for name, quantity := range d.Allocatable {
@@ -52,8 +52,8 @@ func (d Devices) Healthy() []Device {
 	})
 }
 
-// Of returns the devices that the resources belong to, each once, by resource and ID. It leaves out
-// those for which the API has no name.
+// Of returns the devices of the resources, each once, by resource and ID. It omits devices for
+// which the API has no name.
 func (d Devices) Of(names iter.Seq[types.ResourceName]) []Device {
 	var devices []Device
 	seen := map[string]bool{}
@@ -73,7 +73,7 @@ func (d Devices) Of(names iter.Seq[types.ResourceName]) []Device {
 	return devices
 }
 
-// name returns the device that a resource belongs to.
+// name returns the device of a resource.
 func (d Devices) name(path resource.Path) (named Device, ok bool) {
 	name := path.Name()
 	if h, ok := kubeletdevice.Parse(name); ok {
@@ -95,8 +95,8 @@ func (d Devices) name(path resource.Path) (named Device, ok bool) {
 // text makes s valid UTF-8, without which protobuf refuses the whole message.
 func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// numaOf returns the NUMA nodes of an instance of the level "numa", or none if it is not made of
-// their numbers.
+// numaOf returns the NUMA nodes of an instance of the level "numa", or none if its name has no such
+// numbers.
 func numaOf(instance string) []int {
 	var nodes []int
 	for part := range strings.SplitSeq(instance, "-") {
@@ -127,8 +127,7 @@ func entries(devices []Device) []*podresourcesapi.ContainerDevices {
 	return list
 }
 
-// alphaEntries returns the devices as version v1alpha1 of the API has them, which knows no
-// topology.
+// alphaEntries returns the devices as version v1alpha1 of the API has them, which has no topology.
 func alphaEntries(devices []Device) []*alphaapi.ContainerDevices {
 	var list []*alphaapi.ContainerDevices
 	for _, d := range devices {

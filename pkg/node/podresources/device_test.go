@@ -25,7 +25,7 @@ func extendedByLevel(name types.ResourceName) (types.ResourceName, bool) {
 	return "", false
 }
 
-func TestWhatADeviceIsCalled(t *testing.T) {
+func TestNamesOfDevices(t *testing.T) {
 	for name, test := range map[string]struct {
 		names []types.ResourceName
 		want  []Device
@@ -44,10 +44,10 @@ func TestWhatADeviceIsCalled(t *testing.T) {
 			[]types.ResourceName{"resource/group/numa/0-1/nic/n0/ports"},
 			[]Device{{"example.com/nic", "n0", []int{0, 1}}},
 		},
-		"on something else that is called numa": {
+		"on another level called numa": {
 			[]types.ResourceName{"resource/group/numa/left/nic/n0/ports"}, []Device{{"example.com/nic", "n0", nil}},
 		},
-		"once, of however many resources it has": {
+		"once, with any number of resources": {
 			[]types.ResourceName{
 				"resource/group/gpu/GPU-7/memory", "resource/group/gpu/GPU-7/cards",
 				"resource/group/gpu/GPU-7/enumType",
@@ -61,7 +61,7 @@ func TestWhatADeviceIsCalled(t *testing.T) {
 		"nothing, if its plugin publishes no extended resource": {
 			[]types.ResourceName{"resource/group/secret/0/use"}, nil,
 		},
-		"nothing, if it is a count or a name that is no device's": {
+		"nothing, if it is a count or a name of no device": {
 			[]types.ResourceName{"example.com/gpu", "resource/group/gpu/cards", "resource/group/a/gpu/0/cards"}, nil,
 		},
 		"in the order of their names": {

@@ -10,9 +10,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 )
 
-// Pods knows the pods of this node by UID. *pods.Registry does.
+// Pods knows the pods of this node by UID. *pods.Registry implements it.
 type Pods interface {
-	// Get returns what is known of the pod.
+	// Get returns the data of the pod.
 	Get(podUID string) (pod pods.Pod, known bool)
 	// Active reports whether the API server has the pod and the pod has not terminated.
 	Active(podUID string) bool
@@ -21,14 +21,14 @@ type Pods interface {
 // podName identifies a pod in the API.
 type podName struct{ namespace, name string }
 
-// holdings are the devices that pods hold at one moment.
+// holdings are the devices that pods hold now.
 type holdings struct {
 	grants  map[podName]grants.Allocation
 	devices Devices
 }
 
-// newHoldings selects for each name the grant of the pod that has the name now: one that the API
-// server has, or else one of which nothing is known, as after a start while the API server is away.
+// newHoldings selects for each name the grant of the pod that has the name now: a pod that the API
+// server has, or else an unknown pod, as after a start during an outage of the API server.
 func newHoldings(all []grants.Allocation, known Pods, devices Devices) holdings {
 	h := holdings{grants: map[podName]grants.Allocation{}, devices: devices}
 	for _, grant := range all {
@@ -43,8 +43,8 @@ func newHoldings(all []grants.Allocation, known Pods, devices Devices) holdings 
 	return h
 }
 
-// of returns the devices of a container that runs along with others.
-func (h holdings) of(pod podName, container string) []Device {
+// deviceList returns the devices of a container that runs along with others.
+func (h holdings) deviceList(pod podName, container string) []Device {
 	grant, ok := h.grants[pod]
 	if !ok {
 		return nil

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// kubeletLimit limits the kubelet's answer.
-	kubeletLimit = 10 * time.Second
+	// kubeletTimeout is the timeout of the kubelet's answer.
+	kubeletTimeout = 10 * time.Second
 	// maxAnswer is the largest answer of the kubelet, in bytes.
 	maxAnswer = 16 << 20
 )
 
-// dial returns a connection to the kubelet's socket. It connects at the first call, and again when
-// the kubelet is back; until then calls fail at once.
+// dial returns a connection to the kubelet's socket. It connects at the first call, and again after
+// a restart of the kubelet; until then calls fail at once.
 func dial(socket string) (*grpc.ClientConn, error) {
-	// Not as a target of grpc's, which would read the path as a URL.
+	// grpc would parse a target as a URL.
 	to := func(ctx context.Context, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}
@@ -47,7 +47,7 @@ func query[Request, Answer any](
 	ctx context.Context, socket string, call func(context.Context, Request, ...grpc.CallOption) (Answer, error),
 	request Request,
 ) (Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, kubeletLimit)
+	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
 	defer cancel()
 	answer, err := call(ctx, request)
 	if status.Code(err) == codes.Unavailable {

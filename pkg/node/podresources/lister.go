@@ -21,14 +21,14 @@ type lister struct {
 
 var _ podresourcesapi.PodResourcesListerServer = (*lister)(nil)
 
-// List returns the pods of this node that are not over, with what their containers hold.
+// List returns the active pods of this node, with the devices of their containers.
 func (l *lister) List(ctx context.Context,
 	request *podresourcesapi.ListPodResourcesRequest) (*podresourcesapi.ListPodResourcesResponse, error) {
 	answer, err := query(ctx, l.kubelet, l.client.List, request)
 	if err != nil {
 		return nil, err
 	}
-	// After the call, so that the grants of all pods in the answer are known.
+	// Read the grants after the call, so that they include those of all pods in the answer.
 	now := l.now()
 	for _, pod := range answer.GetPodResources() {
 		complete(pod, now)
@@ -36,7 +36,7 @@ func (l *lister) List(ctx context.Context,
 	return answer, nil
 }
 
-// Get returns what the containers of one pod hold.
+// Get returns the devices of the containers of one pod.
 func (l *lister) Get(ctx context.Context,
 	request *podresourcesapi.GetPodResourcesRequest) (*podresourcesapi.GetPodResourcesResponse, error) {
 	answer, err := query(ctx, l.kubelet, l.client.Get, request)
@@ -47,7 +47,7 @@ func (l *lister) Get(ctx context.Context,
 	return answer, nil
 }
 
-// GetAllocatableResources returns the healthy devices of this node, whether pods hold them or not.
+// GetAllocatableResources returns the healthy devices of this node, held or not.
 func (l *lister) GetAllocatableResources(ctx context.Context,
 	request *podresourcesapi.AllocatableResourcesRequest) (*podresourcesapi.AllocatableResourcesResponse, error) {
 	answer, err := query(ctx, l.kubelet, l.client.GetAllocatableResources, request)
@@ -59,15 +59,15 @@ func (l *lister) GetAllocatableResources(ctx context.Context,
 	return answer, nil
 }
 
-// kubelets returns those of the kubelet's entries that mean something.
+// kubelets returns the kubelet's entries that have a meaning.
 func kubelets[Entry interface{ GetResourceName() string }](all []Entry, devices Devices) []Entry {
 	return slices.DeleteFunc(all, func(entry Entry) bool { return devices.replaces(entry.GetResourceName()) })
 }
 
-// complete adds what the pod's containers hold.
+// complete adds the devices of the pod's containers.
 func complete(pod *podresourcesapi.PodResources, now holdings) {
 	for _, container := range pod.GetContainers() {
-		held := now.of(podName{pod.GetNamespace(), pod.GetName()}, container.GetName())
+		held := now.deviceList(podName{pod.GetNamespace(), pod.GetName()}, container.GetName())
 		container.Devices = append(kubelets(container.GetDevices(), now.devices), entries(held)...)
 	}
 }
@@ -82,7 +82,8 @@ type alphaLister struct {
 
 var _ alphaapi.PodResourcesListerServer = (*alphaLister)(nil)
 
-// List returns the pods that the kubelet lists in this version, with what their containers hold.
+// List returns the pods that the kubelet lists in this version, with the devices of their
+// containers.
 func (l *alphaLister) List(ctx context.Context,
 	request *alphaapi.ListPodResourcesRequest) (*alphaapi.ListPodResourcesResponse, error) {
 	answer, err := query(ctx, l.kubelet, l.client.List, request)
@@ -92,7 +93,7 @@ func (l *alphaLister) List(ctx context.Context,
 	now := l.now()
 	for _, pod := range answer.GetPodResources() {
 		for _, container := range pod.GetContainers() {
-			held := now.of(podName{pod.GetNamespace(), pod.GetName()}, container.GetName())
+			held := now.deviceList(podName{pod.GetNamespace(), pod.GetName()}, container.GetName())
 			container.Devices = append(kubelets(container.GetDevices(), now.devices), alphaEntries(held)...)
 		}
 	}

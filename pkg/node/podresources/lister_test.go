@@ -22,8 +22,7 @@ const (
 	qat  = "resource/group/numa/none/intel.com:qat/0000:3d:01.0/device"
 )
 
-// pod returns a pod as the kubelet lists it, with containers that hold nothing that the kubelet
-// knows of.
+// pod returns a pod as the kubelet lists it, with containers without devices known to the kubelet.
 func pod(name string, containers ...string) *podresourcesapi.PodResources {
 	p := &podresourcesapi.PodResources{Namespace: "default", Name: name}
 	for _, container := range containers {
@@ -48,7 +47,7 @@ func dev(resource, id string, numa ...int64) *podresourcesapi.ContainerDevices {
 	return d
 }
 
-func TestEachPodIsListedWithItsDevices(t *testing.T) {
+func TestListsPodsWithTheirDevices(t *testing.T) {
 	n := newNode(t)
 	n.holds("u1", "train", map[string][]string{"main": {gpu1, gpu0, nic}, "side": {qat}})
 	n.holds("u2", "gone", map[string][]string{"main": {gpu0}})
@@ -73,7 +72,7 @@ func TestEachPodIsListedWithItsDevices(t *testing.T) {
 	}
 }
 
-func TestAnInitContainerThatEndsIsNotListedAndCostsNobodyAnything(t *testing.T) {
+func TestInitContainersAreNotListed(t *testing.T) {
 	n := newNode(t)
 	n.holds("u1", "p", map[string][]string{"main": {gpu0}})
 	init := types.NewContainerInfo()
@@ -87,7 +86,7 @@ func TestAnInitContainerThatEndsIsNotListedAndCostsNobodyAnything(t *testing.T) 
 	}
 }
 
-func TestWhatTheKubeletSaysStays(t *testing.T) {
+func TestKeepsTheKubeletsEntries(t *testing.T) {
 	n := newNode(t)
 	n.holds("u1", "p", map[string][]string{"main": {gpu0}})
 	reported := pod("p", "main")
@@ -97,7 +96,7 @@ func TestWhatTheKubeletSaysStays(t *testing.T) {
 	main.Memory = []*podresourcesapi.ContainerMemory{{MemoryType: "memory", Size: 1 << 30}}
 	main.Devices = []*podresourcesapi.ContainerDevices{dev("zzz.example/other", "o", 1)}
 	main.DynamicResources = []*podresourcesapi.DynamicResource{{ClaimName: "c", ClaimNamespace: "default"}}
-	// A field of a kubelet that is newer than this kubecri.
+	// A field of a kubelet newer than this kubecri.
 	main.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 1000, protowire.VarintType), 7))
 	n.kubelet.lists(reported)
 	n.serve()
@@ -115,8 +114,8 @@ func TestWhatTheKubeletSaysStays(t *testing.T) {
 	}
 }
 
-// The kubelet counts what kubecri gives out: which of the devices it has for held means nothing.
-func TestWhatTheKubeletOnlyCountsIsLeftOut(t *testing.T) {
+// The kubelet counts devices that kubecri allocates: the IDs in its entries have no meaning.
+func TestOmitsEntriesThatTheKubeletOnlyCounts(t *testing.T) {
 	n := newNode(t)
 	n.devices.Replaces = func(extended string) bool { return extended == "nvidia.com/gpu" }
 	n.devices.Allocatable = types.ResourceList{gpu0: 1, gpu1: 1}
@@ -157,24 +156,24 @@ func TestWhatTheKubeletOnlyCountsIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestOfPodsWithOneNameTheOneThatLivesCounts(t *testing.T) {
+func TestGrantOfTheActivePodWinsAmongEqualNames(t *testing.T) {
 	old, young := map[string][]string{"main": {gpu0}}, map[string][]string{"main": {gpu1}}
 	for name, test := range map[string]struct {
 		grants map[string]map[string][]string // by UID
 		pods   fakePods
 		want   string
 	}{
-		"one whose pod is over has nothing": {
+		"a pod that has ended has nothing": {
 			map[string]map[string][]string{"u1": old}, fakePods{"u1": false}, "",
 		},
-		"one that nobody knows anything about has": {map[string]map[string][]string{"u1": old}, fakePods{}, "GPU-0"},
+		"an unknown pod has its devices": {map[string]map[string][]string{"u1": old}, fakePods{}, "GPU-0"},
 		"the old one is gone, its container is not": {
 			map[string]map[string][]string{"u1": old, "u2": young}, fakePods{"u1": false, "u2": true}, "GPU-1",
 		},
 		"the old one is forgotten, too": {
 			map[string]map[string][]string{"u1": old, "u2": young}, fakePods{"u2": true}, "GPU-1",
 		},
-		"the young one has nothing yet": {
+		"the new one has nothing yet": {
 			map[string]map[string][]string{"u1": old}, fakePods{"u1": false, "u2": true}, "",
 		},
 		"in the other order": {
@@ -202,7 +201,7 @@ func TestOfPodsWithOneNameTheOneThatLivesCounts(t *testing.T) {
 	}
 }
 
-func TestAllocatableAreTheDevicesThatAreWellAndWhatTheKubeletHas(t *testing.T) {
+func TestAllocatableAreHealthyAndKubeletDevices(t *testing.T) {
 	n := newNode(t)
 	n.kubelet.allocatable = &podresourcesapi.AllocatableResourcesResponse{
 		CpuIds: []int64{0, 1}, Devices: []*podresourcesapi.ContainerDevices{dev("zzz.example/other", "o")},
@@ -223,7 +222,7 @@ func TestAllocatableAreTheDevicesThatAreWellAndWhatTheKubeletHas(t *testing.T) {
 	}
 }
 
-func TestAgentsOfTheOldVersionAreToldTheSame(t *testing.T) {
+func TestAlphaVersionListsTheSameDevices(t *testing.T) {
 	n := newNode(t)
 	n.holds("u1", "p", map[string][]string{"main": {gpu0, nic}})
 	n.kubelet.lists(pod("p", "main"))

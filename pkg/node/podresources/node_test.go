@@ -26,11 +26,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// limit is how long something may take that takes a moment.
-const limit = 30 * time.Second
+// timeout is the timeout of short waits.
+const timeout = 30 * time.Second
 
-// node is a node with a kubelet and this package's server. Tests say what there is before it
-// serves, and then ask the client.
+// node is a node with a kubelet and this package's server. Tests set its state before it serves,
+// and then use the client.
 type node struct {
 	t       *testing.T
 	kubelet *fakeKubelet
@@ -44,7 +44,7 @@ type node struct {
 	devices Devices
 }
 
-// newNode returns a node whose kubelet runs and whose server does not.
+// newNode returns a node with a running kubelet and a stopped server.
 func newNode(t *testing.T) *node {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "kd") // short enough for sockets
@@ -94,7 +94,7 @@ func (n *node) awaitServing() {
 	eventually(n.t, func() error { return n.server.Check(n.t.Context()) })
 }
 
-// awaitHealth waits until the server's health says that something is wrong.
+// awaitHealth waits until the server's health reports a problem.
 func (n *node) awaitHealth(says string) {
 	n.t.Helper()
 	eventually(n.t, func() error {
@@ -108,7 +108,7 @@ func (n *node) awaitHealth(says string) {
 func eventually(t *testing.T, try func() error) {
 	t.Helper()
 	err := try()
-	for end := time.Now().Add(limit); err != nil; err = try() {
+	for end := time.Now().Add(timeout); err != nil; err = try() {
 		if time.Now().After(end) {
 			t.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func (n *node) holds(uid, name string, containers map[string][]string) {
 	n.pods[uid] = true
 }
 
-// grantOf returns what a pod of the namespace default was given.
+// grantOf returns the grant of a pod in the namespace default.
 func grantOf(uid, name string, containers map[string][]string) grants.Allocation {
 	decision := types.NewPodInfo()
 	for container, devices := range containers {
@@ -149,7 +149,7 @@ func (n *node) alphaList(ctx context.Context) ([]*alphaapi.PodResources, error) 
 	return answer.GetPodResources(), err
 }
 
-// fakePods says of pods by UID whether they are active. It has heard of no others.
+// fakePods says by UID whether pods are active. It knows no other pods.
 type fakePods map[string]bool
 
 func (p fakePods) Active(uid string) bool { return p[uid] }
@@ -159,7 +159,7 @@ func (p fakePods) Get(uid string) (pods.Pod, bool) {
 	return pods.Pod{}, known
 }
 
-// fakeKubelet serves what tests tell it.
+// fakeKubelet serves the state that tests set.
 type fakeKubelet struct {
 	podresourcesapi.UnimplementedPodResourcesListerServer
 	t      *testing.T
@@ -212,9 +212,9 @@ func (k *fakeKubelet) fail(err error) {
 	k.failure = err
 }
 
-// hang makes calls wait until whoever calls is gone, and returns a channel that is closed when one
-// does.
-func (k *fakeKubelet) hang() (asked <-chan struct{}) {
+// hang makes calls wait until their caller is gone, and returns a channel that is closed when a
+// call waits.
+func (k *fakeKubelet) hang() (called <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.hung = make(chan struct{})

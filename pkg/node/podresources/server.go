@@ -6,33 +6,33 @@
 //
 // # Answers
 //
-// Each call is forwarded to the kubelet's own socket, and the kubelet's answer is completed. The
-// kubelet alone decides which pods and containers are listed: active pods, with their containers
-// and restartable init containers (sidecars). CPUs, memory, dynamic resources, devices of plugins
-// that register with the kubelet, and fields that a newer kubelet adds stay as they are. Each
-// container gets the devices that this node has granted it, and the allocatable devices are
-// extended by the node's healthy ones. Where the kubelet counts a resource whose devices are given
-// out here, its own entries of the resource are left out: their IDs mean nothing.
+// The server forwards each call to the kubelet's own socket and completes the kubelet's answer. The
+// kubelet decides which pods and containers the answer lists: active pods, with their containers
+// and restartable init containers (sidecars). The server does not change CPUs, memory, dynamic
+// resources, devices of plugins that register with the kubelet, and fields of a newer kubelet. It
+// adds to each container the devices that this node has granted, and to the allocatable devices the
+// node's healthy ones. If the kubelet counts a resource whose devices kubecri allocates, the answer
+// omits the kubelet's entries of the resource: their IDs have no meaning.
 //
-// The kubelet identifies pods by name here, and the checkpoint of grants by UID. Of several grants
-// to pods of one name, that of the pod in the API server counts. A grant to a pod that has
-// terminated or is deleted never counts, even while its containers still end.
+// The kubelet identifies pods by name in this API, and the checkpoint of grants by UID. Of several
+// grants to pods of one name, the grant of the pod in the API server counts. A grant to a pod that
+// has terminated or is deleted does not count, even while its containers are still ending.
 //
-// While the kubelet does not answer, a call returns Unavailable, as it does while the kubelet is
-// stopped: half of the devices would be wrong. Other errors of the kubelet are passed on. One is
-// that of its rate limit, 100 calls a second with a burst of ten for all its clients, which
-// therefore holds for this socket too.
+// While the kubelet does not answer or is stopped, a call returns Unavailable, as a partial list of
+// devices would be wrong. The server forwards other errors of the kubelet. One is the error of its
+// rate limit, 100 calls a second with a burst of ten for all its clients, which therefore applies
+// to this socket, too.
 //
 // # Names
 //
-// A device of a plugin that was written for the kubelet has the resource and the ID that the plugin
-// gave it. A device of a plugin file has the extended resource that its plugin publishes, and the
-// instance of its lowest level as its ID: GPU-7f3a for resource/group/gpugrp0/0/gpu/GPU-7f3a/cards.
-// It is listed once, however many of its resources are held. If the plugin publishes several
-// extended resources, the one named like the level counts, such as example.com/gpu for gpu; if
-// there is none, the API has no name for the device, and it is left out. NUMA nodes are those of
-// the level "numa", see package kubeletdevice. As with the kubelet, each device is an entry of its
-// own, and one on two NUMA nodes is two entries.
+// A device of a kubelet device plugin has the resource and the ID that the plugin reports. A device
+// of a plugin file has the extended resource that its plugin publishes, and the instance of its
+// lowest level as its ID: GPU-7f3a for resource/group/gpugrp0/0/gpu/GPU-7f3a/cards. The answer
+// lists it once for any number of held resources. If the plugin publishes several extended
+// resources, the one named like the level counts, such as example.com/gpu for gpu. Without such a
+// resource, the API has no name for the device, and the answer omits it. NUMA nodes are those of
+// the level "numa", see package kubeletdevice. As with the kubelet, each device is a separate
+// entry, and a device on two NUMA nodes is two entries.
 package podresources
 
 import (
@@ -67,7 +67,7 @@ const dirMode = 0o750
 // temporary name.
 const maxSocketPath = 99
 
-// serveRetry is the delay before serving is tried again.
+// serveRetry is the delay before the next try to serve.
 const serveRetry = time.Second
 
 // Options configure a server. All are required.
@@ -76,17 +76,17 @@ type Options struct {
 	Socket string
 	// Kubelet is the path of the kubelet's own socket.
 	Kubelet string
-	// Synced are closed when the functions below return everything; nothing is served before.
+	// Synced are closed when the functions below return complete data; Run does not serve before.
 	Synced []<-chan struct{}
-	// Grants returns what pods were granted on this node.
+	// Grants returns the grants of this node.
 	Grants func() []grants.Allocation
 	// Pods knows the pods of this node.
 	Pods Pods
-	// Devices returns the node's devices as they are now.
+	// Devices returns the node's current devices.
 	Devices func() Devices
 }
 
-// errNotSynced is the state at the start.
+// errNotSynced is the initial state.
 var errNotSynced = errors.New(
 	"pod resources are not served yet: the checkpoint of grants is not read, or not all device " +
 		"plugins have reported")
@@ -131,7 +131,7 @@ func (s *Server) Run(ctx context.Context) {
 	}
 }
 
-// Check returns an error while the server cannot be called.
+// Check returns an error while clients cannot call the server.
 func (s *Server) Check(ctx context.Context) error {
 	s.mu.Lock()
 	state := s.state
@@ -180,7 +180,7 @@ func (s *Server) serve(ctx context.Context) error {
 	if err := server.Serve(listener); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("serve pod resources at %s: %w", s.options.Socket, err)
 	}
-	// Serve returns before Stop does; after this no call is in flight.
+	// Serve returns before Stop; after Stop no call is in flight.
 	server.Stop()
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-func TestTheSocketIsForRootOnlyAndGoesWithItsServer(t *testing.T) {
+func TestSocketIsForRootOnlyAndRemovedAtTheEnd(t *testing.T) {
 	n := newNode(t)
 	stop := n.serve()
 	for path, want := range map[string]os.FileMode{n.options.Socket: 0o600,
@@ -33,7 +33,7 @@ func TestTheSocketIsForRootOnlyAndGoesWithItsServer(t *testing.T) {
 	}
 }
 
-func TestNothingIsServedBeforeEverythingIsKnown(t *testing.T) {
+func TestServesNothingBeforeSync(t *testing.T) {
 	n := newNode(t)
 	begun, known := make(chan struct{}), make(chan struct{})
 	n.options.Synced = append(n.options.Synced, begun, known)
@@ -49,13 +49,13 @@ func TestNothingIsServedBeforeEverythingIsKnown(t *testing.T) {
 	n.awaitServing()
 }
 
-func TestAServerThatIsEndedBeforeEverythingIsKnownEnds(t *testing.T) {
+func TestServerCanEndBeforeSync(t *testing.T) {
 	n := newNode(t)
 	n.options.Synced = append(n.options.Synced, make(chan struct{}))
 	n.run()()
 }
 
-func TestASocketThatCannotBeHadIsTriedAgainAndOneThatWasRemovedIsNoticed(t *testing.T) {
+func TestRetriesServingAndDetectsARemovedSocket(t *testing.T) {
 	n := newNode(t)
 	directory := filepath.Dir(n.options.Socket)
 	if err := os.WriteFile(directory, nil, 0o600); err != nil {
@@ -73,14 +73,14 @@ func TestASocketThatCannotBeHadIsTriedAgainAndOneThatWasRemovedIsNoticed(t *test
 	n.awaitHealth(n.options.Socket + " was removed; restart kubecri")
 }
 
-func TestASocketWithTooLongAPathIsSaidSo(t *testing.T) {
+func TestReportsATooLongSocketPath(t *testing.T) {
 	n := newNode(t)
 	n.options.Socket = filepath.Join(filepath.Dir(n.options.Socket), strings.Repeat("x", 100), SocketName)
 	n.run()
 	n.awaitHealth("choose a shorter directory")
 }
 
-func TestASocketThatACrashLeftBehindIsReplaced(t *testing.T) {
+func TestReplacesTheSocketOfACrashedProcess(t *testing.T) {
 	n := newNode(t)
 	if err := os.MkdirAll(filepath.Dir(n.options.Socket), dirMode); err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestASocketThatACrashLeftBehindIsReplaced(t *testing.T) {
 	}
 }
 
-func TestWhileTheKubeletIsAwayNobodyIsToldHalfOfTheTruth(t *testing.T) {
+func TestIsUnavailableWhileTheKubeletIs(t *testing.T) {
 	n := newNode(t)
 	n.holds("u1", "p", map[string][]string{"main": {gpu0}})
 	n.kubelet.lists(pod("p", "main"))
@@ -132,11 +132,11 @@ func TestWhileTheKubeletIsAwayNobodyIsToldHalfOfTheTruth(t *testing.T) {
 	n.kubelet.start()
 	for name, call := range calls {
 		eventually(t, func() error { return call(t.Context()) })
-		t.Log(name, "is answered again")
+		t.Log(name, "answers again")
 	}
 }
 
-func TestAnErrorOfTheKubeletIsPassedOn(t *testing.T) {
+func TestForwardsErrorsOfTheKubelet(t *testing.T) {
 	n := newNode(t)
 	n.serve()
 	for name, want := range map[string]error{
@@ -153,23 +153,23 @@ func TestAnErrorOfTheKubeletIsPassedOn(t *testing.T) {
 	}
 }
 
-func TestACallThatTheKubeletDoesNotAnswerEndsWithTheServer(t *testing.T) {
+func TestPendingCallEndsWithTheServer(t *testing.T) {
 	n := newNode(t)
 	stop := n.serve()
-	asked := n.kubelet.hang()
+	called := n.kubelet.hang()
 	ended := make(chan error, 1)
 	go func() {
 		_, err := n.client.List(context.Background(), &podresourcesapi.ListPodResourcesRequest{})
 		ended <- err
 	}()
-	<-asked
+	<-called
 	stop()
 	select {
 	case err := <-ended:
 		if status.Code(err) != codes.Unavailable {
 			t.Errorf("the call ended with %v", err)
 		}
-	case <-time.After(limit):
+	case <-time.After(timeout):
 		t.Fatal("the call has not ended")
 	}
 }
