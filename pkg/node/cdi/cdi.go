@@ -1,11 +1,11 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cdi finds out whether the node's container runtime honours CDI devices. One that does not
-// ignores them in silence, and a container would start without its devices.
+// Package cdi finds out whether the node's container runtime honours CDI devices. A runtime that
+// does not ignores them silently, and a container would start without its devices.
 //
-// The runtime is queried once for each connection to it, not when containers are created: another
-// version, or another configuration, needs a restart of the runtime.
+// The package queries the runtime once for each connection to it, not for each container: a change
+// of the version or the configuration needs a restart of the runtime.
 package cdi
 
 import (
@@ -23,27 +23,27 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/logkey"
 )
 
-// ErrUnknown says that the runtime was not queried yet, or did not answer.
+// ErrUnknown says that the runtime has not answered a query yet.
 var ErrUnknown = errors.New("whether the container runtime honours CDI devices is not known yet")
 
 const (
-	// queryLimit is how long the runtime may take to answer.
-	queryLimit = 10 * time.Second
-	// queryRetry is the pause after it did not.
-	queryRetry = time.Second
+	// queryTimeout is the timeout of a query.
+	queryTimeout = 10 * time.Second
+	// queryRetryInterval is the time to the next query after a failure.
+	queryRetryInterval = time.Second
 )
 
-// Support is whether the runtime honours CDI devices, for any number of readers.
+// Support says whether the runtime honours CDI devices. It is safe for concurrent use.
 type Support struct {
 	mu  sync.Mutex
 	err error
 }
 
-// NewSupport returns a Support that knows nothing before Watch.
+// NewSupport returns a Support without a result before Watch.
 func NewSupport() *Support { return &Support{err: ErrUnknown} }
 
-// Check returns nil if the runtime honours CDI devices, and otherwise why it does not. The error
-// wraps ErrUnknown if that is not known.
+// Check returns nil if the runtime honours CDI devices, and otherwise the reason. The error wraps
+// ErrUnknown if there is no answer.
 func (s *Support) Check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +56,7 @@ func (s *Support) set(err error) {
 	s.err = err
 }
 
-// Watch queries the runtime behind conn, now and whenever the connection was lost, until ctx is
+// Watch queries the runtime behind conn, now and after each loss of the connection, until ctx is
 // done.
 func (s *Support) Watch(ctx context.Context, conn *grpc.ClientConn) {
 	logger := klog.FromContext(ctx)
@@ -70,8 +70,8 @@ func (s *Support) Watch(ctx context.Context, conn *grpc.ClientConn) {
 		err := Query(ctx, client)
 		s.set(err)
 		if errors.Is(err, ErrUnknown) {
-			logger.V(4).Info("The runtime did not say whether it honours CDI devices", logkey.Reason, err.Error())
-			pause(ctx, queryRetry)
+			logger.V(4).Info("Cannot determine whether the runtime honours CDI devices", logkey.Reason, err.Error())
+			sleep(ctx, queryRetryInterval)
 			continue
 		}
 		logger.V(2).Info("Queried the runtime about CDI devices", logkey.Honoured, err == nil,
@@ -81,9 +81,9 @@ func (s *Support) Watch(ctx context.Context, conn *grpc.ClientConn) {
 	}
 }
 
-// Query asks the runtime, and returns what Check of a Support that watches it does.
+// Query queries the runtime, and returns the result that Check of a Support returns after it.
 func Query(ctx context.Context, client runtimeapi.RuntimeServiceClient) error {
-	ctx, cancel := context.WithTimeout(ctx, queryLimit)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	version, err := client.Version(ctx, &runtimeapi.VersionRequest{})
 	if err != nil {
@@ -100,8 +100,8 @@ func Query(ctx context.Context, client runtimeapi.RuntimeServiceClient) error {
 	return checkConfig(status.GetInfo()["config"])
 }
 
-// pause waits for d or until ctx is done.
-func pause(ctx context.Context, d time.Duration) {
+// sleep waits for d or until ctx is done.
+func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

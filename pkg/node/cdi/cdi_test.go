@@ -38,7 +38,7 @@ func TestWhichRuntimesHonourCDIDevices(t *testing.T) {
 		"containerd 1.7 with CDI on": {
 			runtime: "containerd", version: "v1.7.36", config: `{"enableCDI":true}`,
 		},
-		"containerd 1.7 as it comes": {
+		"containerd 1.7 by default": {
 			runtime: "containerd", version: "1.7.36", config: `{"enableCDI":false}`, says: "enable_cdi = true",
 		},
 		"containerd 1.6": {
@@ -54,7 +54,7 @@ func TestWhichRuntimesHonourCDIDevices(t *testing.T) {
 		},
 		"CRI-O 1.27": {runtime: "cri-o", version: "1.27.0"},
 		"CRI-O 1.26": {runtime: "cri-o", version: "1.26.4", says: "upgrade it to 1.27"},
-		"Docker's, which knows nothing of CDI": {
+		"Docker's, which does not support CDI": {
 			runtime: "docker", version: "28.0.0", says: "docker is not known to honour CDI devices",
 		},
 	} {
@@ -65,10 +65,10 @@ func TestWhichRuntimesHonourCDIDevices(t *testing.T) {
 		support := watch(t, serve(t, filepath.Join(t.TempDir(), "cri.sock"), fake))
 		var err error
 		if test.unknown {
-			fake.await(t, 2) // it is asked again and again
+			fake.await(t, 2) // queries go on
 			err = support.Check()
 		} else {
-			err = until(t, support, func(err error) bool { return !errors.Is(err, ErrUnknown) })
+			err = awaitAnswer(t, support, func(err error) bool { return !errors.Is(err, ErrUnknown) })
 		}
 		if test.says == "" && err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -82,14 +82,14 @@ func TestWhichRuntimesHonourCDIDevices(t *testing.T) {
 	}
 }
 
-func TestARuntimeThatComesBackIsAskedAnew(t *testing.T) {
+func TestQueriesARestartedRuntimeAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cri.sock")
 	old := &runtimeServer{version: &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "1.6.1"}}
 	server := serve(t, path, old)
 	support := watch(t, server)
-	until(t, support, func(err error) bool { return err != nil && strings.Contains(err.Error(), "1.6.1") })
+	awaitAnswer(t, support, func(err error) bool { return err != nil && strings.Contains(err.Error(), "1.6.1") })
 	server.Stop()
-	until(t, support, func(err error) bool { return errors.Is(err, ErrUnknown) })
+	awaitAnswer(t, support, func(err error) bool { return errors.Is(err, ErrUnknown) })
 	serve(
 		t,
 		path,
@@ -98,10 +98,10 @@ func TestARuntimeThatComesBackIsAskedAnew(t *testing.T) {
 			config:  "{}",
 		},
 	)
-	until(t, support, func(err error) bool { return err == nil })
+	awaitAnswer(t, support, func(err error) bool { return err == nil })
 }
 
-func TestARuntimeThatDoesNotAnswerYetIsAskedAgain(t *testing.T) {
+func TestRetriesARuntimeThatIsNotReady(t *testing.T) {
 	fake := &runtimeServer{}
 	support := watch(t, serve(t, filepath.Join(t.TempDir(), "cri.sock"), fake))
 	fake.await(t, 1)
@@ -111,10 +111,10 @@ func TestARuntimeThatDoesNotAnswerYetIsAskedAgain(t *testing.T) {
 	fake.mu.Lock()
 	fake.version, fake.config = &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "2.0.0"}, "{}"
 	fake.mu.Unlock()
-	until(t, support, func(err error) bool { return err == nil })
+	awaitAnswer(t, support, func(err error) bool { return err == nil })
 }
 
-// runtimeServer is a runtime that says who it is, or that it is not ready.
+// runtimeServer is a runtime that reports its version, or that it is not ready.
 type runtimeServer struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	path string
@@ -122,7 +122,7 @@ type runtimeServer struct {
 	mu      sync.Mutex
 	version *runtimeapi.VersionResponse // nil while not ready
 	config  string
-	asked   int
+	queries int
 
 	*grpc.Server
 }
@@ -130,7 +130,7 @@ type runtimeServer struct {
 func (r *runtimeServer) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.asked++
+	r.queries++
 	if r.version == nil {
 		return nil, status.Error(codes.Unavailable, "starting")
 	}
@@ -149,13 +149,13 @@ func (r *runtimeServer) Status(
 	return &runtimeapi.StatusResponse{Info: map[string]string{"config": r.config}}, nil
 }
 
-// await waits until the runtime was asked that many times.
+// await waits until the runtime has received this number of queries.
 func (r *runtimeServer) await(t *testing.T, times int) {
 	t.Helper()
 	eventually(t, func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return r.asked >= times
+		return r.queries >= times
 	})
 }
 
@@ -186,7 +186,7 @@ func watch(t *testing.T, r *runtimeServer) *Support {
 	}
 	support := NewSupport()
 	if err := support.Check(); !errors.Is(err, ErrUnknown) {
-		t.Errorf("before it was asked: %v", err)
+		t.Errorf("before the first query: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -202,8 +202,8 @@ func watch(t *testing.T, r *runtimeServer) *Support {
 	return support
 }
 
-// until waits for an answer that is as the test wants it.
-func until(t *testing.T, support *Support, good func(error) bool) error {
+// awaitAnswer waits for an answer that satisfies good.
+func awaitAnswer(t *testing.T, support *Support, good func(error) bool) error {
 	t.Helper()
 	eventually(t, func() bool { return good(support.Check()) })
 	return support.Check()

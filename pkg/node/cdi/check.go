@@ -17,16 +17,16 @@ const (
 	crio       = "cri-o"
 )
 
-// since has the first version of each runtime that reads the CRI's field for CDI devices.
-var since = map[string]*version.Version{
+// firstVersion has the first version of each runtime that reads the CRI's field for CDI devices.
+var firstVersion = map[string]*version.Version{
 	containerd: version.MustParseGeneric("1.7"),
 	crio:       version.MustParseGeneric("1.27"),
 }
 
-// checkVersion returns why a runtime of that name and version ignores CDI devices, or nil if it can
-// honour them.
+// checkVersion returns the reason why a runtime of this name and version ignores CDI devices, or
+// nil if it can honour them.
 func checkVersion(name, number string) error {
-	first, known := since[name]
+	first, known := firstVersion[name]
 	if !known {
 		return fmt.Errorf("the container runtime %s is not known to honour CDI devices; use containerd or CRI-O", name)
 	}
@@ -45,14 +45,15 @@ func checkVersion(name, number string) error {
 	return nil
 }
 
-// errDisabled is the default of containerd 1.7. From 2.0 on CDI is on by default, and later always.
+// errDisabled applies to containerd 1.7 by default. From 2.0 on CDI is on by default, and in later
+// versions always.
 var errDisabled = errors.New(
 	"CDI is off in containerd, which ignores CDI devices then; " +
 		"set enable_cdi = true in its configuration and restart it",
 )
 
-// checkConfig returns why containerd ignores CDI devices with this configuration, as its verbose
-// status has it.
+// checkConfig returns the reason why containerd ignores CDI devices with this configuration, which
+// is part of its verbose status.
 func checkConfig(config string) error {
 	var read struct {
 		EnableCDI *bool `json:"enableCDI"`
