@@ -21,7 +21,7 @@ import (
 // anyShape fits every kind of call: on the wire a unary call is a stream of one message each way.
 var anyShape = &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
 
-// errNoMethod cannot happen: grpc hands the stream of a call to its handler with the method's name.
+// errNoMethod cannot occur: grpc passes the stream of a call with the method's name.
 var errNoMethod = status.Error(codes.Internal, "kubecri: call without a method name")
 
 // serveCall is the grpc.StreamHandler of every method.
@@ -54,9 +54,9 @@ func (p *Proxy) serveCall(_ any, down grpc.ServerStream) (err error) {
 	return p.forward(method, down, first, &waited)
 }
 
-// edited receives the first request of a method that is edited or limited, edits it, and returns it
-// with what it was before. For all other methods it returns nil at once.
-func (p *Proxy) edited(method string, down grpc.ServerStream) (first *frame, before []byte, err error) {
+// edited receives the first request of an edited or limited method, edits it, and returns it with the
+// original request. For all other methods it returns nil at once.
+func (p *Proxy) edited(method string, down grpc.ServerStream) (first *frame, original []byte, err error) {
 	edit, isEdited := p.options.Edits[method]
 	limit, isLimited := p.options.Limits[method]
 	if !isEdited && !isLimited {
@@ -70,8 +70,8 @@ func (p *Proxy) edited(method string, down grpc.ServerStream) (first *frame, bef
 		return request, nil, err
 	}
 	failpoint.Reach(failpoint.Received)
-	before = request.data.Materialize()
-	suffix, err := edit(down.Context(), before)
+	original = request.data.Materialize()
+	suffix, err := edit(down.Context(), original)
 	if err != nil {
 		request.free()
 		return nil, nil, err
@@ -80,7 +80,7 @@ func (p *Proxy) edited(method string, down grpc.ServerStream) (first *frame, bef
 		request.data = append(slices.Clip(request.data), mem.SliceBuffer(suffix))
 	}
 	failpoint.Reach(failpoint.Forwarding)
-	return request, before, nil
+	return request, original, nil
 }
 
 // receive receives the first request of a call, within the limit if there is one.
@@ -112,9 +112,9 @@ func (p *Proxy) receive(method string, down grpc.ServerStream, limit Limit) (*fr
 // isEdited reports whether requests of the method are edited.
 func (p *Proxy) isEdited(method string) bool { return p.options.Edits[method] != nil }
 
-// forward opens the call at the runtime and carries messages both ways until the runtime ends it.
-// first, if not nil, is a request that was received already. waited grows by the time that the
-// runtime lets the call wait.
+// forward opens the call at the runtime and forwards messages both ways until the runtime ends it.
+// first, if not nil, is an already received request. waited grows by the time that the call waits
+// for the runtime.
 func (p *Proxy) forward(method string, down grpc.ServerStream, first *frame, waited *time.Duration) error {
 	ctx, cancel := context.WithCancelCause(outgoing(down.Context()))
 	defer cancel(nil)
@@ -133,11 +133,11 @@ func (p *Proxy) forward(method string, down grpc.ServerStream, first *frame, wai
 		down, up = reaching(down, up, p.isEdited(method))
 	}
 	p.requests.Go(func() {
-		if err := carryRequests(up, down, first); err != nil {
+		if err := forwardRequests(up, down, first); err != nil {
 			cancel(err)
 		}
 	})
-	err = carryReplies(down, upstreamCall{up, waited})
+	err = forwardReplies(down, upstreamCall{up, waited})
 	down.SetTrailer(up.Trailer())
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(cause, ctx.Err()) {
 		return cause
@@ -145,10 +145,10 @@ func (p *Proxy) forward(method string, down grpc.ServerStream, first *frame, wai
 	return err
 }
 
-// carryRequests sends first and then what the kubelet sends until it half-closes. It returns an
-// error if the call cannot go on; a call that the runtime ended has its status on the way back, and
-// is no error here.
-func carryRequests(up grpc.ClientStream, down grpc.ServerStream, first *frame) error {
+// forwardRequests sends first and then the kubelet's messages until the kubelet half-closes. It
+// returns an error if the call cannot continue. A call that the runtime has ended is no error here:
+// its status comes with the replies.
+func forwardRequests(up grpc.ClientStream, down grpc.ServerStream, first *frame) error {
 	request := first
 	for {
 		if request == nil {
@@ -170,11 +170,11 @@ func carryRequests(up grpc.ClientStream, down grpc.ServerStream, first *frame) e
 	}
 }
 
-// carryReplies passes on headers and messages until the runtime ends the call. It returns the
+// forwardReplies forwards headers and messages until the runtime ends the call. It returns the
 // call's status.
-func carryReplies(down grpc.ServerStream, up grpc.ClientStream) error {
-	// Headers can come long before the first message of a stream. An answer of a status alone has
-	// none.
+func forwardReplies(down grpc.ServerStream, up grpc.ClientStream) error {
+	// Headers can arrive long before the first message of a stream. An answer with only a status
+	// has no headers.
 	if header, err := up.Header(); err == nil && header != nil {
 		if err := down.SendHeader(header); err != nil {
 			return err

@@ -16,8 +16,8 @@ import (
 
 const editedMethod = "/x.Y/Edited"
 
-func TestAnEditAppendsToTheRequestAndToNothingElse(t *testing.T) {
-	client := behind(t, echo, Options{Edits: map[string]Edit{
+func TestEditAppendsOnlyToTheRequest(t *testing.T) {
+	client := startBoth(t, echo, Options{Edits: map[string]Edit{
 		editedMethod: func(_ context.Context, request []byte) ([]byte, error) {
 			return append([]byte("+"), request...), nil
 		},
@@ -30,8 +30,8 @@ func TestAnEditAppendsToTheRequestAndToNothingElse(t *testing.T) {
 	}
 }
 
-func TestAnEditThatAppendsNothingLeavesTheRequestAsItIs(t *testing.T) {
-	client := behind(t, echo, Options{Edits: map[string]Edit{
+func TestEmptyEditKeepsTheRequest(t *testing.T) {
+	client := startBoth(t, echo, Options{Edits: map[string]Edit{
 		editedMethod: func(context.Context, []byte) ([]byte, error) { return nil, nil },
 	}})
 	got, err := invoke(testContext(t), client, editedMethod, []byte("abc"))
@@ -40,9 +40,9 @@ func TestAnEditThatAppendsNothingLeavesTheRequestAsItIs(t *testing.T) {
 	}
 }
 
-func TestARefusedCallNeverReachesTheRuntime(t *testing.T) {
+func TestRefusedCallDoesNotReachTheRuntime(t *testing.T) {
 	var reached atomic.Bool
-	client := behind(t, func(method string, stream grpc.ServerStream) error {
+	client := startBoth(t, func(method string, stream grpc.ServerStream) error {
 		reached.Store(true)
 		return echo(method, stream)
 	}, Options{Edits: map[string]Edit{
@@ -55,14 +55,14 @@ func TestARefusedCallNeverReachesTheRuntime(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if reached.Load() {
-		t.Error("the runtime heard of a call that was refused")
+		t.Error("a refused call has reached the runtime")
 	}
 }
 
-func TestAnEditSeesTheCallsMetadataAndDeadline(t *testing.T) {
+func TestEditSeesMetadataAndDeadline(t *testing.T) {
 	var key []string
 	var deadline bool
-	client := behind(t, echo, Options{Edits: map[string]Edit{
+	client := startBoth(t, echo, Options{Edits: map[string]Edit{
 		editedMethod: func(ctx context.Context, _ []byte) ([]byte, error) {
 			md, _ := metadata.FromIncomingContext(ctx)
 			key = md.Get("key")
@@ -79,8 +79,8 @@ func TestAnEditSeesTheCallsMetadataAndDeadline(t *testing.T) {
 	}
 }
 
-func TestAnEditedCallWithoutARequestIsAnError(t *testing.T) {
-	client := behind(t, echo, Options{Edits: map[string]Edit{
+func TestEditedCallNeedsARequest(t *testing.T) {
+	client := startBoth(t, echo, Options{Edits: map[string]Edit{
 		editedMethod: func(context.Context, []byte) ([]byte, error) { return nil, nil },
 	}})
 	stream, err := client.NewStream(testContext(t), anyShape, editedMethod)
@@ -94,14 +94,14 @@ func TestAnEditedCallWithoutARequestIsAnError(t *testing.T) {
 	}
 }
 
-func TestWhoeverAsksIsToldOfAnEditedCallThatTheRuntimeFailed(t *testing.T) {
+func TestFailedIsCalledForFailedEditedCalls(t *testing.T) {
 	type failure struct{ request, message string }
 	failures := make(chan failure, 10)
 	reported := func(_ context.Context, request []byte, err error) {
 		failures <- failure{string(request), status.Convert(err).Message()}
 	}
 	for name, unary := range map[string]map[string]bool{"as a stream": nil, "as a unary call": {editedMethod: true}} {
-		client := behind(t, func(_ string, stream grpc.ServerStream) error {
+		client := startBoth(t, func(_ string, stream grpc.ServerStream) error {
 			var message []byte
 			if err := stream.RecvMsg(&message); err != nil {
 				return err

@@ -9,8 +9,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 )
 
-// reaching returns both sides of a call such that it reaches failpoints on its way. edited says
-// that the call's request was edited. It is for builds with failpoints alone.
+// reaching wraps both sides of a call so that it reaches failpoints. edited says that the call's
+// request was edited. It is only for builds with failpoints.
 func reaching(down grpc.ServerStream, up grpc.ClientStream, edited bool) (grpc.ServerStream, grpc.ClientStream) {
 	if edited {
 		up = reachingUp{up}
@@ -39,7 +39,7 @@ func (r reachingUp) RecvMsg(message any) error {
 type reachingDown struct {
 	grpc.ServerStream
 	edited bool
-	sent   int // by the one goroutine that sends
+	sent   int // only the sending goroutine uses it
 }
 
 func (r *reachingDown) SendMsg(message any) error {

@@ -9,22 +9,22 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// frame is one message as it came off the wire. It holds a reference to the transport's own
-// buffers, so a message is never copied on its way through.
+// frame is one message in wire format. It references the transport's own buffers, so the proxy does
+// not copy messages.
 type frame struct {
 	data mem.BufferSlice
 }
 
-// free gives the buffers back. The frame is empty afterwards.
+// free returns the buffers to the pool. The frame is empty afterwards.
 func (f *frame) free() {
 	f.data.Free()
 	f.data = nil
 }
 
-// rawCodec moves frames between the wire and the proxy without looking at them.
+// rawCodec moves frames between the wire and the proxy without decoding them.
 type rawCodec struct{}
 
-// Name is that of the codec it stands in for, which is what content-type carries.
+// Name is the name of the replaced codec, which content-type contains.
 func (rawCodec) Name() string { return "proto" }
 
 func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
@@ -32,7 +32,7 @@ func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	if !ok {
 		return nil, fmt.Errorf("marshal %T: the proxy sends frames only", v)
 	}
-	// grpc frees what it is given here; the frame keeps its own reference.
+	// grpc frees the returned buffers; the frame keeps its own reference.
 	f.data.Ref()
 	return f.data, nil
 }

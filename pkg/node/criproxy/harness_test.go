@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bytesCodec lets a test's client and runtime speak in plain bytes.
+// bytesCodec sends plain bytes between a test's client and runtime.
 type bytesCodec struct{}
 
 func (bytesCodec) Name() string { return "proto" }
@@ -63,7 +63,7 @@ func startRuntime(t *testing.T, path string, handle handler) (stop func()) {
 	}
 }
 
-// startProxy puts a proxy in front of the runtime at path and returns a client of it.
+// startProxy starts a proxy for the runtime at path and returns a client of the proxy.
 func startProxy(t *testing.T, path string, options Options) *grpc.ClientConn {
 	t.Helper()
 	upstream, err := Dial(path)
@@ -102,8 +102,7 @@ func dialBytes(t *testing.T, path string) *grpc.ClientConn {
 	return client
 }
 
-// eachShape runs the test for methods of which nothing is known, and for the same methods known to
-// be unary.
+// eachShape runs the test for unknown methods, and for the same methods declared as unary.
 func eachShape(t *testing.T, test func(t *testing.T, options Options), methods ...string) {
 	t.Run("as a stream", func(t *testing.T) { test(t, Options{}) })
 	unary := map[string]bool{}
@@ -113,9 +112,9 @@ func eachShape(t *testing.T, test func(t *testing.T, options Options), methods .
 	t.Run("as a unary call", func(t *testing.T) { test(t, Options{Unary: unary}) })
 }
 
-// behind starts a runtime that answers with handle, and a proxy in front of it, and returns a
-// client of the proxy.
-func behind(t *testing.T, handle handler, options Options) *grpc.ClientConn {
+// startBoth starts a runtime that answers with handle, and a proxy for it, and returns a client of
+// the proxy.
+func startBoth(t *testing.T, handle handler, options Options) *grpc.ClientConn {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "runtime.sock")
 	t.Cleanup(startRuntime(t, path, handle))

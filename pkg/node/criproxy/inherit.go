@@ -11,18 +11,17 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 )
 
-// Inherit returns the Unix socket at path that systemd handed to this process when it started it
-// (sd_listen_fds(3)), or nil if it handed over none. What it handed over must be that one socket.
-// The socket stays systemd's: it was there before this process and is there after it, so that who
-// calls meanwhile waits, and closing the listener leaves path alone.
+// Inherit returns the Unix socket at path that systemd passed to this process at its start
+// (sd_listen_fds(3)), or nil if systemd passed none. It must be the only passed socket. The socket
+// belongs to systemd: it exists before and after this process, so that clients can wait during a
+// restart, and closing the listener does not remove path.
 //
-// Call it once, before anything starts another process: until then children inherit the socket,
-// too.
+// Call it once, before any child process starts: until then children inherit the socket, too.
 func Inherit(path string) (net.Listener, error) {
 	return inherit(activation.Files(true), path)
 }
 
-// inherit is Inherit for those files, which it closes.
+// inherit is Inherit for these files, which it closes.
 func inherit(files []*os.File, path string) (net.Listener, error) {
 	defer func() {
 		for _, file := range files {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// handedOver returns the socket of a listener, as systemd hands it over. The listener lives until
-// the test ends.
+// handedOver returns the socket of a listener, as systemd passes it. The listener lives until the
+// test ends.
 func handedOver(t *testing.T, network, address string) *os.File {
 	t.Helper()
 	listener, err := net.Listen(network, address)
@@ -27,7 +27,7 @@ func handedOver(t *testing.T, network, address string) *os.File {
 	return file
 }
 
-func TestASocketOfSystemdIsServedAndStaysWhenItIsClosed(t *testing.T) {
+func TestServesSystemdsSocketAndKeepsItOnClose(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Symlink(dir, filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
@@ -51,18 +51,18 @@ func TestASocketOfSystemdIsServedAndStaysWhenItIsClosed(t *testing.T) {
 	}
 	client, err := net.Dial("unix", path)
 	if err != nil {
-		t.Fatalf("after the close nobody can wait for the next process: %v", err)
+		t.Fatalf("after the close clients cannot wait for the next process: %v", err)
 	}
 	client.Close()
 }
 
-func TestWithoutSystemdThereIsNothingToInherit(t *testing.T) {
+func TestInheritsNothingWithoutSystemd(t *testing.T) {
 	if listener, err := inherit(nil, "/run/x.sock"); listener != nil || err != nil {
 		t.Errorf("%v, %v", listener, err)
 	}
 }
 
-func TestWhatSystemdHandsOverMustBeTheOneSocket(t *testing.T) {
+func TestRejectsOtherSocketsOfSystemd(t *testing.T) {
 	dir := t.TempDir()
 	path, other := filepath.Join(dir, "kubecri.sock"), filepath.Join(dir, "other.sock")
 	text, err := os.Create(filepath.Join(dir, "text"))

@@ -44,7 +44,7 @@ func TestARequestAboveItsMethodsLimitIsRefusedAndAnyOtherPasses(t *testing.T) {
 		var reached atomic.Int32
 		options := limitedTo(1000)
 		options.Unary = unary
-		client := behind(t, func(method string, stream grpc.ServerStream) error {
+		client := startBoth(t, func(method string, stream grpc.ServerStream) error {
 			reached.Add(1)
 			return echo(method, stream)
 		}, options)
@@ -76,7 +76,7 @@ func TestARequestAboveItsMethodsLimitIsRefusedAndAnyOtherPasses(t *testing.T) {
 
 // A request that the kubelet sends slowly, or not to its end, must not be in the way for ever.
 func TestACallThatWaitsToBeReceivedEndsWithItsCaller(t *testing.T) {
-	client := behind(t, echo, limitedTo(1000))
+	client := startBoth(t, echo, limitedTo(1000))
 	ctx, cancel := context.WithCancel(testContext(t))
 	for range receivers {
 		if _, err := client.NewStream(ctx, anyShape, limitedMethod); err != nil {
@@ -99,7 +99,7 @@ func TestACallThatWaitsToBeReceivedEndsWithItsCaller(t *testing.T) {
 
 func TestManyRequestsAboveTheLimitTakeTheMemoryOfAFew(t *testing.T) {
 	const callers, size = 25, 4 << 20
-	client := behind(t, echo, limitedTo(1000))
+	client := startBoth(t, echo, limitedTo(1000))
 	request := bytes.Repeat([]byte("abc"), size/3)
 	var before, peak atomic.Uint64
 	inUse := func() uint64 {

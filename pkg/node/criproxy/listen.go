@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socketMode lets root alone connect: whoever can talk to the runtime owns the node.
+// socketMode lets only root connect: a client of the runtime controls the node.
 const socketMode = 0o600
 
-// Listen serves the Unix socket at path, for its owner only. The socket is made beside path and
-// renamed over it, so a path that another process still serves, or that a dead one left behind,
-// changes hands without a moment in which it is missing: the other process keeps its connections,
-// and new ones come here. Missing directories are made.
+// Listen serves the Unix socket at path, for its owner only. It makes the socket at a temporary
+// path and renames it over path. So it can replace the socket of a running or dead process without
+// a gap: the other process keeps its connections, and new ones arrive here. It makes missing
+// directories.
 //
-// Closing the socket removes path if it is still the socket's own.
+// Closing the socket removes path if it still belongs to the socket.
 func Listen(path string) (*Socket, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
@@ -30,29 +30,29 @@ func Listen(path string) (*Socket, error) {
 	if err := checkReplaceable(path); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	beside := fmt.Sprintf("%s.%d", path, os.Getpid())
-	if err := os.Remove(beside); err != nil && !os.IsNotExist(err) {
+	temporary := fmt.Sprintf("%s.%d", path, os.Getpid())
+	if err := os.Remove(temporary); err != nil && !os.IsNotExist(err) {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	config := net.ListenConfig{Control: restrict}
-	listener, err := config.Listen(context.Background(), "unix", beside)
+	listener, err := config.Listen(context.Background(), "unix", temporary)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	listener.(*net.UnixListener).SetUnlinkOnClose(false)
-	own, err := os.Lstat(beside)
+	own, err := os.Lstat(temporary)
 	if err == nil {
-		err = os.Rename(beside, path)
+		err = os.Rename(temporary, path)
 	}
 	if err != nil {
 		listener.Close()
-		os.Remove(beside)
+		os.Remove(temporary)
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	return &Socket{Listener: listener, path: path, own: own}, nil
 }
 
-// checkReplaceable refuses a path that holds anything but a socket.
+// checkReplaceable returns an error for a path with a file that is no socket.
 func checkReplaceable(path string) error {
 	info, err := os.Lstat(path)
 	if os.IsNotExist(err) {
@@ -67,7 +67,7 @@ func checkReplaceable(path string) error {
 	return nil
 }
 
-// restrict sets the mode before the socket gets a name, so that nobody else ever can connect.
+// restrict sets the mode before the socket gets a name, so that no other user can connect.
 func restrict(_, _ string, raw syscall.RawConn) error {
 	var err error
 	if controlErr := raw.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), socketMode) }); controlErr != nil {

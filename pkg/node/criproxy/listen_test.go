@@ -38,7 +38,7 @@ func reaches(t *testing.T, path string, listener net.Listener) bool {
 	return <-accepted
 }
 
-func TestTheSocketIsItsOwnersAlone(t *testing.T) {
+func TestSocketIsForItsOwnerOnly(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "made", "kubecri.sock")
 	defer mustListen(t, path).Close()
 	info, err := os.Lstat(path)
@@ -50,7 +50,7 @@ func TestTheSocketIsItsOwnersAlone(t *testing.T) {
 	}
 }
 
-func TestASocketThatADeadProcessLeftIsReplaced(t *testing.T) {
+func TestReplacesTheSocketOfADeadProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kubecri.sock")
 	stale, err := net.Listen("unix", path)
 	if err != nil {
@@ -65,7 +65,7 @@ func TestASocketThatADeadProcessLeftIsReplaced(t *testing.T) {
 	}
 }
 
-func TestASuccessorTakesOverAndKeepsThePathWhenThePredecessorCloses(t *testing.T) {
+func TestSuccessorKeepsThePath(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kubecri.sock")
 	first := mustListen(t, path)
 	second := mustListen(t, path)
@@ -85,7 +85,7 @@ func TestClosingRemovesTheSocket(t *testing.T) {
 	}
 }
 
-func TestAFileThatIsNoSocketIsNotTouched(t *testing.T) {
+func TestDoesNotReplaceAFileThatIsNoSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notes.txt")
 	if err := os.WriteFile(path, []byte("mine"), 0o644); err != nil {
 		t.Fatal(err)

@@ -13,20 +13,18 @@ import (
 
 // Call is a call that has ended.
 type Call struct {
-	// Method is the full name that the caller used; there may be any number of them.
+	// Method is the full name in the call; clients can send any name.
 	Method string
-	// Code is what the caller was answered. The runtime may answer with numbers that gRPC has no
-	// names for.
+	// Code is the code of the answer. The runtime may use numbers without a name in gRPC.
 	Code codes.Code
-	// Took is all the time from the call's beginning to its end.
+	// Took is the time from the call's beginning to its end.
 	Took time.Duration
-	// Waited is how much of Took was spent waiting for the runtime. The rest is what the proxy
-	// added: reading the call, its edit, and writing the replies, which a slow reader prolongs.
+	// Waited is the part of Took that the proxy waited for the runtime. The proxy added the rest:
+	// reading the call, its edit, and writing the replies, which a slow reader prolongs.
 	Waited time.Duration
 }
 
-// upstreamCall is the runtime's side of a call, which notes how long the runtime lets its one
-// reader wait.
+// upstreamCall is the runtime's side of a call, which measures how long its one reader waits.
 type upstreamCall struct {
 	grpc.ClientStream
 	waited *time.Duration

@@ -13,10 +13,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-func TestEveryCallIsObservedWithItsCodeAndTheTimeThatTheRuntimeTook(t *testing.T) {
+func TestObservesCodeAndRuntimeTimeOfEveryCall(t *testing.T) {
 	const slow = 30 * time.Millisecond
 	seen := make(chan Call, 1)
-	client := behind(t, func(method string, stream grpc.ServerStream) error {
+	client := startBoth(t, func(method string, stream grpc.ServerStream) error {
 		switch method {
 		case "/x.Y/Bad":
 			return status.Error(codes.DataLoss, "")
@@ -50,7 +50,7 @@ func TestEveryCallIsObservedWithItsCodeAndTheTimeThatTheRuntimeTook(t *testing.T
 			t.Errorf("observed %+v, want %s %+v", got, method, want)
 		}
 		if method == "/x.Y/Refused" && got.Waited > 0 {
-			t.Errorf("the runtime never heard of the call, and %v were spent waiting for it", got.Waited)
+			t.Errorf("the call did not reach the runtime, and %v were spent waiting for it", got.Waited)
 		}
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// answers calls until an answer comes, and returns how long that took. Meanwhile, callers must hear
-// what waits for them to come again.
+// answers calls until an answer comes, and returns the time. Until then, calls must return
+// Unavailable.
 func answers(t *testing.T, client *grpc.ClientConn) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -36,10 +36,10 @@ func answers(t *testing.T, client *grpc.ClientConn) time.Duration {
 	}
 }
 
-func TestARuntimeIsBackSoonAfterALongOutage(t *testing.T) {
+func TestReconnectsSoonAfterALongOutage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.sock")
 	client := startProxy(t, path, Options{})
-	// After three seconds, the pause between two tries is as long as it gets.
+	// After three seconds, the backoff has its maximum.
 	for began := time.Now(); time.Since(began) < 3*time.Second; {
 		if _, err := invoke(testContext(t), client, "/x.Y/Z", nil); status.Code(err) != codes.Unavailable {
 			t.Fatalf("runtime away: %v, want Unavailable", err)
@@ -47,15 +47,15 @@ func TestARuntimeIsBackSoonAfterALongOutage(t *testing.T) {
 		<-time.After(50 * time.Millisecond)
 	}
 	t.Cleanup(startRuntime(t, path, echo))
-	// It is at most 1.2 seconds; the rest is for a machine that is busy.
+	// It is at most 1.2 seconds; the rest is for a busy machine.
 	if took := answers(t, client); took > 5*time.Second {
 		t.Errorf("back after %v", took)
 	}
 }
 
-func TestARuntimeThatHangsCostsCallersTheirDeadlineAndNoMore(t *testing.T) {
+func TestHangingRuntimeCostsOnlyTheDeadline(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.sock")
-	// It listens, and never answers.
+	// It listens, but does not answer.
 	hung, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestARuntimeThatHangsCostsCallersTheirDeadlineAndNoMore(t *testing.T) {
 	answers(t, client)
 }
 
-func TestRestartsOfTheRuntimeUnderLoadShowAsUnavailableAndNothingElse(t *testing.T) {
+func TestRuntimeRestartsUnderLoadShowOnlyAsUnavailable(t *testing.T) {
 	eachShape(t, func(t *testing.T, options Options) {
 		path := filepath.Join(t.TempDir(), "runtime.sock")
 		stop := startRuntime(t, path, echo)
@@ -117,7 +117,7 @@ func TestRestartsOfTheRuntimeUnderLoadShowAsUnavailableAndNothingElse(t *testing
 	}, "/x.Y/Z")
 }
 
-func TestAKubeletThatComesAndGoesUnderLoadIsNothingToOthers(t *testing.T) {
+func TestClientReconnectsDoNotAffectOthers(t *testing.T) {
 	dir := t.TempDir()
 	t.Cleanup(startRuntime(t, filepath.Join(dir, "runtime.sock"), echo))
 	upstream, err := Dial(filepath.Join(dir, "runtime.sock"))

@@ -10,20 +10,19 @@ import (
 )
 
 const (
-	// frameSize is the most that gRPC puts in one HTTP/2 frame: of a large message, all frames but
+	// frameSize is the maximum size of gRPC's HTTP/2 frames: all frames of a large message except
 	// the last have it.
 	frameSize = 16 << 10
-	// smallFrame is the size up to which a frame gets a buffer that fits it better.
+	// smallFrame is the size up to which a frame gets a smaller buffer.
 	smallFrame = 4 << 10
-	// idleFrames is how many buffers are kept for good: 8 MiB, enough for a list of 8,000
-	// containers. More are kept for as long as the garbage collector likes.
+	// idleFrames is how many buffers the pool keeps: 8 MiB, enough for a list of 8,000 containers.
+	// The garbage collector may free additional ones.
 	idleFrames = 512
 )
 
-// framePool is where the transport takes the buffers from that messages live in on their way
-// through. grpc's own pool clears a buffer each time that it hands it out, and loses all when the
-// garbage collector runs, which shows in lists of containers. The transport fills each buffer
-// before anybody reads it.
+// framePool provides the transport's buffers for messages. grpc's own pool clears a buffer for each
+// Get, and loses all buffers in a garbage collection, which slows down lists of containers.
+// Clearing is not necessary, as the transport fills each buffer before any read.
 type framePool struct {
 	mu   sync.Mutex
 	idle []*[]byte // of frameSize
@@ -36,7 +35,7 @@ func newFramePool() *framePool {
 	return &framePool{small: mem.DefaultBufferPool()}
 }
 
-// Get implements mem.BufferPool. What the buffer holds is anything.
+// Get implements mem.BufferPool. The buffer's content is arbitrary.
 func (p *framePool) Get(length int) *[]byte {
 	if length <= smallFrame || length > frameSize {
 		return p.small.Get(length)

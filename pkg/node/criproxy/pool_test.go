@@ -8,23 +8,23 @@ import (
 	"testing"
 )
 
-func TestABufferHasTheLengthThatIsAskedFor(t *testing.T) {
+func TestGetReturnsTheRequestedLength(t *testing.T) {
 	pool := newFramePool()
 	for range 2 {
 		for _, length := range []int{0, 1, smallFrame, smallFrame + 1, frameSize - 1, frameSize,
 			frameSize + 1, 1 << 20} {
 			buffer := pool.Get(length)
 			if len(*buffer) != length {
-				t.Errorf("asked for %d, got %d", length, len(*buffer))
+				t.Errorf("requested %d, got %d", length, len(*buffer))
 			}
-			// The transport may give back less than it took.
+			// The transport may return a shorter slice than it got.
 			*buffer = (*buffer)[:length/2]
 			pool.Put(buffer)
 		}
 	}
 }
 
-func TestSmallFramesDoNotTakeLargeBuffers(t *testing.T) {
+func TestSmallFramesUseSmallBuffers(t *testing.T) {
 	pool := newFramePool()
 	large := pool.Get(frameSize)
 	pool.Put(large)
@@ -36,7 +36,7 @@ func TestSmallFramesDoNotTakeLargeBuffers(t *testing.T) {
 	}
 }
 
-func TestOnlySoManyBuffersAreKeptForGood(t *testing.T) {
+func TestKeepsALimitedNumberOfBuffers(t *testing.T) {
 	pool := newFramePool()
 	var buffers []*[]byte
 	for range idleFrames + 100 {
@@ -50,7 +50,7 @@ func TestOnlySoManyBuffersAreKeptForGood(t *testing.T) {
 	}
 }
 
-func TestABufferHasOneOwnerAtATime(t *testing.T) {
+func TestBufferHasOneOwnerAtATime(t *testing.T) {
 	pool := newFramePool()
 	var users sync.WaitGroup
 	for user := range byte(8) {
@@ -59,7 +59,7 @@ func TestABufferHasOneOwnerAtATime(t *testing.T) {
 				buffer := pool.Get(frameSize)
 				(*buffer)[0] = user
 				if (*buffer)[0] != user {
-					t.Error("somebody else wrote")
+					t.Error("another goroutine wrote")
 				}
 				pool.Put(buffer)
 			}

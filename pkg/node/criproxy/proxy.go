@@ -3,17 +3,18 @@
 
 // Package criproxy passes gRPC calls from one Unix socket to another, byte for byte.
 //
-// It knows no service and no message type: whatever method the kubelet calls, unary or streaming,
-// known today or not, goes to the runtime with its metadata, deadline, cancellation and half-close,
-// and the runtime's answer comes back with its headers, trailers, status code and status details.
-// It sets no limit to message size but where its options do, and back-pressure holds: a slow reader
-// costs one flow-control window. It never answers Unimplemented by itself, which the kubelet would
-// remember until its restart; while the runtime is away the answer is Unavailable.
+// It knows no service and no message type. It forwards any method of the kubelet, unary or
+// streaming, known or unknown, to the runtime, with metadata, deadline, cancellation and
+// half-close, and returns the runtime's headers, messages, trailers, status code and status
+// details. It limits the message size only where its options do, and it has back-pressure: a slow
+// reader costs one flow-control window. It does not answer Unimplemented by itself, which the
+// kubelet would remember until its restart; during an outage of the runtime, it answers
+// Unavailable.
 //
-// A method can be given an [Edit], which sees the request's bytes before the runtime does and may
-// refuse the call or append to it. Appending is an edit because protobuf merges: a field that
-// occurs again extends a repeated field or a map, and merges into a message. What the kubelet sent
-// keeps its exact bytes.
+// A method can have an [Edit], which sees the request's bytes before the runtime and may refuse the
+// call or append to the request. Appending is an edit because protobuf merges: a repeated
+// occurrence of a field extends a repeated field or a map, and merges into a message. The kubelet's
+// bytes stay unchanged.
 package criproxy
 
 import (
@@ -31,62 +32,61 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Edit looks at a request before the runtime sees it. It returns bytes to append to the request, or
-// none; an error is the call's answer, and the runtime never hears of the call. ctx is the call's
-// own. request must not be kept or changed.
+// Edit inspects a request before the runtime sees it. It returns bytes to append to the request, or
+// none. An error is the call's answer, and the call does not reach the runtime. ctx is the call's
+// own. Edit must not keep or change request.
 type Edit func(ctx context.Context, request []byte) (suffix []byte, err error)
 
-// Limit is how long the first request of a method may be. One that is longer is not held any longer
-// than it takes to refuse it.
+// Limit is the maximum length of the first request of a method. The proxy holds a longer one only until
+// it has refused it.
 type Limit struct {
 	Bytes int
-	// Refuse returns the call's answer for a request that is longer. ctx is the call's own. request
-	// must not be kept.
+	// Refuse returns the call's answer for a longer request. ctx is the call's own. Refuse must not keep
+	// request.
 	Refuse func(ctx context.Context, request io.Reader, bytes int) error
 }
 
-// Failed is called when a call failed: request is what the edit saw, err the status that the caller
-// gets. ctx is the call's own, and may be done. request must not be changed.
+// Failed receives a failed call: request is the request that the edit saw, err the status that the
+// caller gets. ctx is the call's own, and may be done. Failed must not change request.
 type Failed func(ctx context.Context, request []byte, err error)
 
-// Options say what a Proxy does besides passing on.
+// Options configure a Proxy.
 type Options struct {
 	// Edits are the edited methods by full name, such as
 	// /runtime.v1.RuntimeService/CreateContainer. The method's first request is edited.
 	Edits map[string]Edit
-	// Limits are the methods, by full name, whose requests may not have any length.
+	// Limits are the limits of methods, by full name.
 	Limits map[string]Limit
-	// Failed, for edited methods, are called for each call that their edit let pass and that
-	// failed, before its caller hears of it.
+	// Failed, for edited methods, receive each failed call that their edit admitted, before the
+	// caller gets the status.
 	Failed map[string]Failed
-	// Unary are methods, by full name, that have one request and one reply. Naming a method here
-	// makes its calls cheaper and changes nothing else; all others pass as streams, which any call
-	// is.
+	// Unary are methods, by full name, with one request and one reply. Naming a method here only
+	// makes its calls cheaper; the proxy forwards all others as streams, which suits any call.
 	Unary map[string]bool
-	// Observe, if set, is called for every call when it ends, from many goroutines.
+	// Observe, if set, receives every call at its end, from many goroutines.
 	Observe func(Call)
 }
 
-// Proxy is a gRPC server that answers with what the runtime answers.
+// Proxy is a gRPC server that answers with the runtime's answers.
 type Proxy struct {
 	upstream *grpc.ClientConn
 	options  Options
 	server   *grpc.Server
-	// ending is done when streams are to end; end makes it so.
+	// ending is done when streams must end; end ends it.
 	ending context.Context
 	end    context.CancelFunc
-	// requests counts the goroutines that carry requests upstream. One may outlive its call by the
-	// moment that the transport needs to cancel it.
+	// requests counts the goroutines that forward requests to the runtime. A goroutine may outlive
+	// its call until the transport has cancelled it.
 	requests sync.WaitGroup
-	// receiving has a slot for each call of a limited method whose request is being received.
+	// receiving has a slot for each call of a limited method that receives its request.
 	receiving chan struct{}
 }
 
-// receivers is how many requests of limited methods are received at a time: as many as there may be
-// in memory with any length.
+// receivers is how many requests of limited methods the proxy receives at a time: this bounds the
+// requests of any length in memory.
 const receivers = 4
 
-// New returns a proxy in front of upstream, which stays the caller's to close after Shutdown.
+// New returns a proxy for upstream. The caller closes upstream after Shutdown.
 func New(upstream *grpc.ClientConn, options Options) *Proxy {
 	p := &Proxy{upstream: upstream, options: options, receiving: make(chan struct{}, receivers)}
 	p.ending, p.end = context.WithCancel(context.Background())
@@ -98,7 +98,7 @@ func New(upstream *grpc.ClientConn, options Options) *Proxy {
 		grpc.WaitForHandlers(true),
 		grpc.WriteBufferSize(chunk),
 		experimental.BufferPool(newFramePool()),
-		// How often a client pings is between it and the runtime.
+		// The proxy does not limit the pings of a client.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Nanosecond,
 			PermitWithoutStream: true}),
 	)
@@ -110,21 +110,21 @@ func (p *Proxy) Serve(listener net.Listener) error {
 	return p.server.Serve(listener)
 }
 
-// streamLimit is how long streams may go on during a shutdown. Those that end by themselves, such
-// as lists in parts, take less; the stream of all containers' events never does, and whoever waits
-// for this process to end should not wait for that.
-const streamLimit = 2 * time.Second
+// streamTimeout is how long streams may continue during a shutdown. Streams that end by themselves,
+// such as lists in parts, take less; the stream of all containers' events does not end, and must
+// not delay the end of this process.
+const streamTimeout = 2 * time.Second
 
-// errEnding ends streams that would go on for ever. The kubelet opens them again, at whoever serves
-// the socket then.
+// errEnding ends streams that would continue forever. The kubelet opens them again, at the next
+// process on the socket.
 var errEnding = status.Error(codes.Unavailable, "kubecri ends; call again")
 
 // Shutdown takes no new calls and waits for those in flight until ctx is done; then it cancels
-// them. Calls of methods that are not known to be unary are ended with Unavailable before that,
-// after streamLimit. It returns when no goroutine of the proxy is left.
+// them. It ends calls of methods other than Unary with Unavailable before that, after
+// streamTimeout. It returns when no goroutine of the proxy is left.
 func (p *Proxy) Shutdown(ctx context.Context) {
 	defer p.end()
-	endStreams := time.AfterFunc(streamLimit, p.end)
+	endStreams := time.AfterFunc(streamTimeout, p.end)
 	defer endStreams.Stop()
 	drained := make(chan struct{})
 	go func() {

@@ -59,13 +59,13 @@ func randomMessage(source *rand.ChaCha8) []byte {
 	return message
 }
 
-// callers is how many share ten thousand calls: one alone would mostly wait for a busy machine to
-// switch to the next goroutine.
+// callers is how many goroutines share ten thousand calls: a single one would mostly wait for
+// goroutine switches on a busy machine.
 const callers = 8
 
-func TestTenThousandRandomMessagesOfInventedMethodsPassByteForByte(t *testing.T) {
+func TestForwardsRandomMessagesOfUnknownMethodsUnchanged(t *testing.T) {
 	const known = "/runtime.v1.RuntimeService/ListContainers"
-	client := behind(t, echo, Options{Unary: map[string]bool{known: true}})
+	client := startBoth(t, echo, Options{Unary: map[string]bool{known: true}})
 	methods := []string{known, "/runtime.v1.ImageService/PullImage", "/runtime.v9.Future/Invented"}
 	ctx := testContext(t)
 	var calling sync.WaitGroup
@@ -88,9 +88,9 @@ func TestTenThousandRandomMessagesOfInventedMethodsPassByteForByte(t *testing.T)
 	calling.Wait()
 }
 
-func TestMessagesBeyondAnyDefaultLimitPass(t *testing.T) {
+func TestForwardsMessagesBeyondDefaultLimits(t *testing.T) {
 	eachShape(t, func(t *testing.T, options Options) {
-		client := behind(t, echo, options)
+		client := startBoth(t, echo, options)
 		for _, size := range []int{0, 1, 4 << 20, 16 << 20, 33 << 20} {
 			sent := bytes.Repeat([]byte{0xa5}, size)
 			got, err := invoke(testContext(t), client, "/x.Y/Big", sent, grpc.MaxCallSendMsgSize(64<<20))
@@ -104,10 +104,10 @@ func TestMessagesBeyondAnyDefaultLimitPass(t *testing.T) {
 	}, "/x.Y/Big")
 }
 
-func TestMetadataPassesBothWays(t *testing.T) {
+func TestForwardsMetadataBothWays(t *testing.T) {
 	eachShape(t, func(t *testing.T, options Options) {
 		var seen metadata.MD
-		client := behind(t, func(_ string, stream grpc.ServerStream) error {
+		client := startBoth(t, func(_ string, stream grpc.ServerStream) error {
 			seen, _ = metadata.FromIncomingContext(stream.Context())
 			stream.SetHeader(metadata.Pairs("from-runtime", "h1", "from-runtime", "h2", "raw-bin", "\x00\xff"))
 			stream.SetTrailer(metadata.Pairs("after", "t1", "after-bin", "\x01\x02"))
@@ -150,7 +150,7 @@ func TestStatusKeepsCodeMessageDetailsAndTrailers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			client := behind(t, func(_ string, stream grpc.ServerStream) error {
+			client := startBoth(t, func(_ string, stream grpc.ServerStream) error {
 				stream.SetTrailer(metadata.Pairs("why", "because"))
 				return want.Err()
 			}, options)
@@ -195,8 +195,8 @@ func receive(t *testing.T, stream grpc.ClientStream) []byte {
 	return message
 }
 
-func TestAConversationPassesInOrderAndEndsAtHalfClose(t *testing.T) {
-	client := behind(t, func(_ string, stream grpc.ServerStream) error {
+func TestStreamKeepsOrderAndEndsAtHalfClose(t *testing.T) {
+	client := startBoth(t, func(_ string, stream grpc.ServerStream) error {
 		if err := echo("", stream); err != nil {
 			return err
 		}
@@ -220,8 +220,8 @@ func TestAConversationPassesInOrderAndEndsAtHalfClose(t *testing.T) {
 	}
 }
 
-func TestHeadersOfASilentStreamArriveBeforeItsFirstMessage(t *testing.T) {
-	client := behind(t, func(_ string, stream grpc.ServerStream) error {
+func TestHeadersArriveBeforeTheFirstMessage(t *testing.T) {
+	client := startBoth(t, func(_ string, stream grpc.ServerStream) error {
 		stream.SendHeader(metadata.Pairs("ready", "yes"))
 		<-stream.Context().Done()
 		return stream.Context().Err()
@@ -235,8 +235,8 @@ func TestHeadersOfASilentStreamArriveBeforeItsFirstMessage(t *testing.T) {
 	}
 }
 
-func TestTheRuntimeMayEndAStreamThatTheKubeletStillWrites(t *testing.T) {
-	client := behind(t, func(string, grpc.ServerStream) error { return status.Error(codes.OutOfRange, "enough") },
+func TestRuntimeMayEndAStreamEarly(t *testing.T) {
+	client := startBoth(t, func(string, grpc.ServerStream) error { return status.Error(codes.OutOfRange, "enough") },
 		Options{})
 	stream := openStream(testContext(t), t, client)
 	var message []byte
@@ -247,7 +247,7 @@ func TestTheRuntimeMayEndAStreamThatTheKubeletStillWrites(t *testing.T) {
 
 func TestCancellationReachesTheRuntime(t *testing.T) {
 	began, ended := make(chan struct{}), make(chan error, 1)
-	client := behind(t, func(_ string, stream grpc.ServerStream) error {
+	client := startBoth(t, func(_ string, stream grpc.ServerStream) error {
 		close(began)
 		<-stream.Context().Done()
 		ended <- stream.Context().Err()
@@ -266,10 +266,10 @@ func TestCancellationReachesTheRuntime(t *testing.T) {
 	}
 }
 
-func TestTheKubeletsDeadlineIsTheRuntimes(t *testing.T) {
+func TestRuntimeGetsTheKubeletsDeadline(t *testing.T) {
 	eachShape(t, func(t *testing.T, options Options) {
 		left := make(chan time.Duration, 1)
-		client := behind(t, func(_ string, stream grpc.ServerStream) error {
+		client := startBoth(t, func(_ string, stream grpc.ServerStream) error {
 			deadline, _ := stream.Context().Deadline()
 			left <- time.Until(deadline)
 			<-stream.Context().Done()
@@ -293,7 +293,7 @@ func TestTheKubeletsDeadlineIsTheRuntimes(t *testing.T) {
 	}, "/x.Y/Slow")
 }
 
-func TestWhileTheRuntimeIsAwayCallsAreUnavailableAndThenItIsBack(t *testing.T) {
+func TestCallsAreUnavailableDuringAnOutage(t *testing.T) {
 	eachShape(t, func(t *testing.T, options Options) {
 		path := filepath.Join(t.TempDir(), "runtime.sock")
 		client := startProxy(t, path, options)
@@ -318,7 +318,7 @@ func TestWhileTheRuntimeIsAwayCallsAreUnavailableAndThenItIsBack(t *testing.T) {
 	}, "/x.Y/Z")
 }
 
-func TestARuntimeThatDiesEndsItsStreamsWithUnavailable(t *testing.T) {
+func TestStreamsEndWithUnavailableWhenTheRuntimeDies(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.sock")
 	stop := startRuntime(t, path, echo)
 	stream := openStream(testContext(t), t, startProxy(t, path, Options{}))
@@ -331,7 +331,7 @@ func TestARuntimeThatDiesEndsItsStreamsWithUnavailable(t *testing.T) {
 	}
 }
 
-// heap returns how much memory is in use, of client, proxy and runtime together.
+// heap returns the memory in use by client, proxy and runtime together.
 func heap() int64 {
 	debug.FreeOSMemory()
 	var stats runtime.MemStats
@@ -339,10 +339,10 @@ func heap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-func TestASlowReaderHoldsTheRuntimeBack(t *testing.T) {
+func TestSlowReaderThrottlesTheRuntime(t *testing.T) {
 	const size = 64 << 10
 	var sent atomic.Int64
-	client := behind(t, func(_ string, stream grpc.ServerStream) error {
+	client := startBoth(t, func(_ string, stream grpc.ServerStream) error {
 		message := make([]byte, size)
 		for range 1024 {
 			if err := stream.SendMsg(&message); err != nil {
@@ -355,7 +355,7 @@ func TestASlowReaderHoldsTheRuntimeBack(t *testing.T) {
 	stream := openStream(testContext(t), t, client)
 	receive(t, stream)
 	before := heap()
-	// The runtime is held back when its count stands still while nobody reads.
+	// The runtime is throttled when its count does not change while no client reads.
 	for last, still := int64(-1), 0; still < 20; {
 		now := sent.Load()
 		if now == last && now > 1 { // it has begun
@@ -399,7 +399,7 @@ func converse(ctx context.Context, client *grpc.ClientConn, message []byte, half
 }
 
 func TestTenThousandStreamsLeaveNoGoroutine(t *testing.T) {
-	client := behind(t, echo, Options{})
+	client := startBoth(t, echo, Options{})
 	ctx := testContext(t)
 	if err := converse(ctx, client, numbered(0), true); err != nil {
 		t.Fatal(err)

@@ -21,8 +21,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-func TestRandomMessagesPassInStreamsByteForByte(t *testing.T) {
-	client := behind(t, echo, Options{})
+func TestForwardsRandomMessagesInStreamsUnchanged(t *testing.T) {
+	client := startBoth(t, echo, Options{})
 	source := rand.NewChaCha8([32]byte{2})
 	for range 20 {
 		stream := openStream(testContext(t), t, client)
@@ -55,7 +55,7 @@ func TestRandomMessagesPassInStreamsByteForByte(t *testing.T) {
 	}
 }
 
-// randomMetadata is metadata whose binary values are anything.
+// randomMetadata is metadata with random binary values.
 func randomMetadata(source *rand.ChaCha8) metadata.MD {
 	random := rand.New(source)
 	md := metadata.MD{}
@@ -70,8 +70,8 @@ func randomMetadata(source *rand.ChaCha8) metadata.MD {
 	return md
 }
 
-// of returns those values of md whose keys want has.
-func of(md, want metadata.MD) metadata.MD {
+// withKeysOf returns the values of md whose keys want has.
+func withKeysOf(md, want metadata.MD) metadata.MD {
 	found := metadata.MD{}
 	for key := range want {
 		if values := md.Get(key); len(values) > 0 {
@@ -81,7 +81,7 @@ func of(md, want metadata.MD) metadata.MD {
 	return found
 }
 
-func TestRandomMetadataAndStatusDetailsOfUnknownTypesPass(t *testing.T) {
+func TestForwardsRandomMetadataAndUnknownStatusDetails(t *testing.T) {
 	type conversation struct {
 		request, header, trailer metadata.MD
 		status                   *spb.Status
@@ -89,7 +89,7 @@ func TestRandomMetadataAndStatusDetailsOfUnknownTypesPass(t *testing.T) {
 	var planned conversation
 	var seen metadata.MD
 	eachShape(t, func(t *testing.T, options Options) {
-		client := behind(t, func(_ string, stream grpc.ServerStream) error {
+		client := startBoth(t, func(_ string, stream grpc.ServerStream) error {
 			seen, _ = metadata.FromIncomingContext(stream.Context())
 			if err := stream.SendHeader(planned.header); err != nil {
 				return err
@@ -108,8 +108,8 @@ func TestRandomMetadataAndStatusDetailsOfUnknownTypesPass(t *testing.T) {
 			var header, trailer metadata.MD
 			_, err := invoke(metadata.NewOutgoingContext(testContext(t), planned.request), client, "/x.Y/Z", nil,
 				grpc.Header(&header), grpc.Trailer(&trailer))
-			got := conversation{of(seen, planned.request), of(header, planned.header), of(trailer, planned.trailer),
-				status.Convert(err).Proto()}
+			got := conversation{withKeysOf(seen, planned.request), withKeysOf(header, planned.header),
+				withKeysOf(trailer, planned.trailer), status.Convert(err).Proto()}
 			if diff := cmp.Diff(planned, got, cmp.AllowUnexported(conversation{}), protocmp.Transform()); diff != "" {
 				t.Fatalf("conversation %d, code %v (-planned +got):\n%s", i, codes.Code(planned.status.Code), diff)
 			}

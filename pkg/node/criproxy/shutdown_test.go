@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-func TestAShutdownWaitsForUnaryCallsAndEndsStreams(t *testing.T) {
+func TestShutdownWaitsForUnaryCallsAndEndsStreams(t *testing.T) {
 	dir := t.TempDir()
 	began, release := make(chan struct{}), make(chan struct{})
 	t.Cleanup(startRuntime(t, filepath.Join(dir, "runtime.sock"), func(method string, stream grpc.ServerStream) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Socket is a listener that is known by a path, until another one takes that.
+// Socket is a listener at a path, until another socket replaces it there.
 type Socket struct {
 	net.Listener
 	path   string
@@ -22,7 +22,7 @@ type Socket struct {
 	remove sync.Once
 }
 
-// Close stops listening, and removes the path unless a successor has it.
+// Close stops listening, and removes the path unless it belongs to a successor.
 func (s *Socket) Close() error {
 	s.remove.Do(func() {
 		if now, err := os.Lstat(s.path); err == nil && os.SameFile(now, s.own) {
@@ -32,16 +32,16 @@ func (s *Socket) Close() error {
 	return s.Listener.Close()
 }
 
-// How often AwaitSuccessor looks at the path: rarely where changes of the directory are reported,
-// as each look wakes an idle process, and more often on a node that has run out of inotify
-// instances, which are few.
+// The intervals at which AwaitSuccessor checks the path: rarely with notifications of the
+// directory, as each check wakes an idle process, and more often on a node without free inotify
+// instances, which are limited.
 const (
 	watchedInterval   = 10 * time.Second
 	unwatchedInterval = 500 * time.Millisecond
 )
 
-// AwaitSuccessor returns true when another socket has taken the path, and false when ctx is done
-// before that. From then on nobody new connects to this one.
+// AwaitSuccessor returns true when another socket has replaced this one at the path, and false when
+// ctx is done before. After that, this socket gets no new connections.
 func (s *Socket) AwaitSuccessor(ctx context.Context) bool {
 	interval := unwatchedInterval
 	var changes <-chan fsnotify.Event
@@ -54,24 +54,24 @@ func (s *Socket) AwaitSuccessor(ctx context.Context) bool {
 	return s.awaitSuccessor(ctx, changes, interval)
 }
 
-// awaitSuccessor looks at the path now, at each change, and every interval.
+// awaitSuccessor checks the path now, at each change, and at every interval.
 func (s *Socket) awaitSuccessor(ctx context.Context, changes <-chan fsnotify.Event, interval time.Duration) bool {
-	look := time.NewTicker(interval)
-	defer look.Stop()
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
 	for {
 		if now, err := os.Lstat(s.path); err == nil && now.Mode().Type() == os.ModeSocket && !os.SameFile(now, s.own) {
 			return true
 		}
 		select {
 		case <-changes:
-		case <-look.C:
+		case <-ticker.C:
 		case <-ctx.Done():
 			return false
 		}
 	}
 }
 
-// Served reports whether some process serves the socket at path.
+// Served reports whether a process serves the socket at path.
 func Served(ctx context.Context, path string) bool {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
 	return err == nil && conn.Close() == nil

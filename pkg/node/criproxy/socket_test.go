@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-func TestASocketNoticesItsSuccessorAlone(t *testing.T) {
+func TestSocketDetectsOnlyItsSuccessor(t *testing.T) {
 	for name, await := range map[string]func(*Socket, context.Context) bool{
-		"where changes are reported": (*Socket).AwaitSuccessor,
-		"where they are not": func(s *Socket, ctx context.Context) bool {
+		"with notifications": (*Socket).AwaitSuccessor,
+		"without notifications": func(s *Socket, ctx context.Context) bool {
 			return s.awaitSuccessor(ctx, nil, time.Millisecond)
 		},
 	} {
@@ -24,8 +24,7 @@ func TestASocketNoticesItsSuccessorAlone(t *testing.T) {
 			defer first.Close()
 			succeeded := make(chan bool, 1)
 			go func() { succeeded <- await(first, testContext(t)) }()
-			// A path that is missing, or is something else for a moment, has nobody else who serves
-			// it.
+			// A path that is missing, or has another file for a short time, has no successor.
 			if err := os.Remove(path); err != nil {
 				t.Fatal(err)
 			}
@@ -48,13 +47,13 @@ func TestASocketNoticesItsSuccessorAlone(t *testing.T) {
 	}
 }
 
-func TestASocketWithoutASuccessorWaitsUntilTheEnd(t *testing.T) {
+func TestAwaitSuccessorEndsWithItsContext(t *testing.T) {
 	socket := mustListen(t, filepath.Join(t.TempDir(), "kubecri.sock"))
 	defer socket.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if socket.AwaitSuccessor(ctx) {
-		t.Error("succeeded by nobody")
+		t.Error("reports a successor without one")
 	}
 }
 
@@ -66,11 +65,11 @@ func TestServed(t *testing.T) {
 			t.Errorf("%s: %v", when, got)
 		}
 	}
-	check("before anybody listens", false)
+	check("before a process listens", false)
 	socket := mustListen(t, path)
-	check("while somebody listens", true)
+	check("while a process listens", true)
 	if err := socket.Listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	check("when it was left behind", false)
+	check("after the process has died", false)
 }

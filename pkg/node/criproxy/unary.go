@@ -15,19 +15,19 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 )
 
-// oneEachWay is the shape of a unary call. A client that knows it sends the request and its end as
-// one frame.
+// oneEachWay is the shape of a unary call. With it, a client sends the request and its end as one
+// frame.
 var oneEachWay = &grpc.StreamDesc{}
 
-// forwardUnary is forward for a method that is known to be unary. Nothing is to be carried both
-// ways at a time then, so the call needs no second goroutine, and the reply leaves in one piece
-// with its headers, trailers and status, as it came.
+// forwardUnary is forward for a method known to be unary. Such a call does not send in both
+// directions at the same time, so it needs no second goroutine, and forwardUnary sends the reply in
+// one piece with its headers, trailers and status.
 func (p *Proxy) forwardUnary(method string, down grpc.ServerStream, first *frame, waited *time.Duration) error {
 	request := first
 	if request == nil {
 		request = &frame{}
 		if err := down.RecvMsg(request); errors.Is(err, io.EOF) {
-			// What the answer to a call without a request is, the runtime knows.
+			// The runtime decides how to answer a call without a request.
 			return p.forward(method, down, nil, waited)
 		} else if err != nil {
 			return err
@@ -44,7 +44,7 @@ func (p *Proxy) forwardUnary(method string, down grpc.ServerStream, first *frame
 		down, up = reaching(down, up, p.isEdited(method))
 	}
 	up = upstreamCall{up, waited}
-	// A call that the runtime has ended has its status where the reply would be.
+	// For a call that the runtime has ended, receiving the reply returns the status.
 	if err := up.SendMsg(request); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
@@ -52,7 +52,7 @@ func (p *Proxy) forwardUnary(method string, down grpc.ServerStream, first *frame
 	defer reply.free()
 	err = up.RecvMsg(reply)
 	if header, headerErr := up.Header(); headerErr == nil && header != nil {
-		// Headers go with the reply. It is an error only after they have gone.
+		// The reply sends the headers. Setting them is an error only after that.
 		if err := down.SetHeader(header); err != nil {
 			return err
 		}
@@ -64,8 +64,7 @@ func (p *Proxy) forwardUnary(method string, down grpc.ServerStream, first *frame
 	return down.SendMsg(reply)
 }
 
-// outgoing returns the context of the call to the runtime that stands for the kubelet's call with
-// that context.
+// outgoing returns the context of the call to the runtime for the kubelet's call with this context.
 func outgoing(ctx context.Context) context.Context {
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
 		return metadata.NewOutgoingContext(ctx, md)

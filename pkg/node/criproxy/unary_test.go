@@ -18,9 +18,9 @@ const unaryMethod = "/x.Y/Unary"
 
 var knownUnary = Options{Unary: map[string]bool{unaryMethod: true}}
 
-func TestTheCancellationOfAUnaryCallReachesTheRuntime(t *testing.T) {
+func TestCancellationOfAUnaryCallReachesTheRuntime(t *testing.T) {
 	began, ended := make(chan struct{}), make(chan error, 1)
-	client := behind(t, func(_ string, stream grpc.ServerStream) error {
+	client := startBoth(t, func(_ string, stream grpc.ServerStream) error {
 		close(began)
 		<-stream.Context().Done()
 		ended <- stream.Context().Err()
@@ -42,8 +42,8 @@ func TestTheCancellationOfAUnaryCallReachesTheRuntime(t *testing.T) {
 	}
 }
 
-func TestTheRuntimeAnswersAUnaryCallWithoutARequest(t *testing.T) {
-	client := behind(t, func(_ string, stream grpc.ServerStream) error {
+func TestRuntimeAnswersAUnaryCallWithoutARequest(t *testing.T) {
+	client := startBoth(t, func(_ string, stream grpc.ServerStream) error {
 		var message []byte
 		if err := stream.RecvMsg(&message); !errors.Is(err, io.EOF) {
 			t.Errorf("the runtime received %q, %v; want the end", message, err)
@@ -61,8 +61,8 @@ func TestTheRuntimeAnswersAUnaryCallWithoutARequest(t *testing.T) {
 	}
 }
 
-func TestAUnaryCallThatTheRuntimeRefusesUnreadHasItsStatus(t *testing.T) {
-	client := behind(t, func(string, grpc.ServerStream) error {
+func TestUnaryCallHasTheStatusOfAnEarlyRefusal(t *testing.T) {
+	client := startBoth(t, func(string, grpc.ServerStream) error {
 		return status.Error(codes.ResourceExhausted,
 			"too busy")
 	}, knownUnary)

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/experimental"
 )
 
-// reconnect brings a restarted runtime back within about a second and a half, where grpc's default
-// of up to two minutes would leave the node without a runtime long after it is up again.
+// reconnect limits the backoff to about a second and a half after a restart of the runtime. With
+// grpc's default, up to two minutes, the node would lack a runtime long after its restart.
 var reconnect = grpc.ConnectParams{
 	Backoff: backoff.Config{
 		BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second,
@@ -26,17 +26,16 @@ var reconnect = grpc.ConnectParams{
 }
 
 // window is how much of a reply the runtime may send ahead of its reader. A list of a thousand
-// containers is a megabyte: in a window that it fits into it comes without a pause, where grpc's
-// own of 64 KiB makes the runtime wait for every piece. It is also what a reader that stands still
-// costs.
+// containers is a megabyte: it fits into this window and arrives without a wait; with grpc's own 64
+// KiB the runtime waits for every piece. It is also the memory cost of a blocked reader.
 const window = 4 << 20
 
-// chunk is how much is read from the runtime or written to the kubelet at a time: four times grpc's
-// own size, as large lists then take fewer system calls.
+// chunk is the size of reads from the runtime and of writes to the kubelet: four times grpc's own
+// size, as large lists then take fewer system calls.
 const chunk = 128 << 10
 
-// SocketPath returns the path of a Unix socket given as the kubelet takes it: unix:///run/x.sock,
-// or an absolute path.
+// SocketPath returns the path of a Unix socket in the kubelet's notation: unix:///run/x.sock, or an
+// absolute path.
 func SocketPath(endpoint string) (string, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil {
@@ -50,9 +49,9 @@ func SocketPath(endpoint string) (string, error) {
 }
 
 // Dial returns a connection to the runtime behind the Unix socket at path. It connects in the
-// background and again whenever the runtime comes back; while the runtime is away, calls fail with
-// Unavailable at once. It sets no limit to the size of a message: kubelet and runtime have their
-// own.
+// background, and again after each restart of the runtime; during an outage, calls fail with
+// Unavailable at once. It does not limit the size of messages: kubelet and runtime have their own
+// limits.
 func Dial(path string) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("unix://"+path,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
