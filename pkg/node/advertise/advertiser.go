@@ -67,8 +67,7 @@ type Pods interface {
 	Counts() (counts map[string]int64, known bool, changed <-chan struct{})
 }
 
-// Holders knows which pods hold devices of the node of which only the node knows. *holders.Follower
-// does.
+// Holders knows the pods whose devices only the node knows. *holders.Controller implements it.
 type Holders interface {
 	// Holders returns the pods; whether they are known, without which the node's annotation stays
 	// as it is; and a channel that is closed when any of this may have changed.

@@ -164,7 +164,7 @@ func (m *measures) showOmitted(labels []string) {
 }
 
 // showSeals registers what there is to say of keys, and of pods without a valid seal.
-func (m *measures) showSeals(keys *seals.Keys, holders *holders.Follower) {
+func (m *measures) showSeals(keys *seals.Keys, holders *holders.Controller) {
 	m.gauge("seal_keys", "Keys by which the seals of pods are verified.", func() float64 {
 		verifier, _, err := keys.Verifier()
 		if err != nil {

@@ -66,7 +66,7 @@ type node struct {
 	advertiser    *advertise.Advertiser
 	events        *announcer
 	keys          *seals.Keys // nil where seals are off
-	holders       *holders.Follower
+	holders       *holders.Controller
 	health        *devicehealth.Tracker
 	taints        *devicehealth.Taints
 	refusals      *admission.Refusals

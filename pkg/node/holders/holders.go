@@ -1,11 +1,10 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package holders finds the pods that hold devices of this node of which the scheduler knows from
-// the node alone. These are adopted pods, which the kubelet gave devices to; and, where seals are
-// looked at, those that carry no seal that verifies: they were granted before there were seals, or
-// their key was taken away; or somebody wrote back an allocation of before their devices were
-// replaced.
+// Package holders finds the pods whose devices the scheduler knows only from this node. These are
+// adopted pods, to which the kubelet allocated devices; and, with seals, pods without a valid seal:
+// their grants are older than seals, their key was removed, or a client has restored an allocation
+// from before a replacement of their devices.
 package holders
 
 import (
@@ -21,9 +20,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
-// Pods knows the pods of this node. *pods.Registry does.
+// Pods knows the pods of this node. *pods.Registry implements it.
 type Pods interface {
-	// Get returns what is known of the pod, without waiting.
+	// Get returns the data of the pod, without waiting.
 	Get(uid string) (pod pods.Pod, known bool)
 	// Active reports whether the API server has the pod and it has not ended.
 	Active(uid string) bool
@@ -33,37 +32,37 @@ type Pods interface {
 	Changed() <-chan struct{}
 }
 
-// Grants are the node's granted allocations. *grants.Checkpoint has them.
+// Grants has the node's granted allocations. *grants.Checkpoint implements it.
 type Grants interface {
-	// Follow returns the allocations, whether they are known to be all, and a channel that is
-	// closed when any of this changes.
+	// Follow returns the allocations, whether the list is complete, and a channel that is closed
+	// when any of this changes.
 	Follow() (list []grants.Allocation, complete bool, changed <-chan struct{})
 }
 
-// Keys knows the keys by which seals are verified. *seals.Keys does.
+// Keys knows the keys for verifying seals. *seals.Keys implements it.
 type Keys interface {
-	// Verifier returns the verifier with all keys that are known now, and a channel that is closed
-	// when there is another one. While no key is known, the error says why.
+	// Verifier returns the verifier with all current keys, and a channel that is closed when it
+	// changes. Without a key, the error says why.
 	Verifier() (verifier *seal.Verifier, changed <-chan struct{}, err error)
 }
 
-// Follower follows what the node knows of its pods, and finds the holders among them. All methods
-// are safe for concurrent use.
-type Follower struct {
+// Controller finds the holders among the node's pods, and follows changes. All methods are safe for
+// concurrent use.
+type Controller struct {
 	nodeName string
-	keys     Keys // nil where seals are not looked at
+	keys     Keys // nil without seals
 	pods     Pods
 	grants   Grants
 
 	mu      sync.Mutex
-	list    []deviceinfo.Holder // never changed
+	list    []deviceinfo.Holder // immutable
 	known   bool
 	changed chan struct{} // closed and replaced when list or known changes
 
-	answers map[string]answer // used by Run only, by pod UID
+	answers map[string]answer // by pod UID; only Run uses it
 }
 
-// answer is the result of a verification, with everything that it depends on.
+// answer is the result of a verification, with all its inputs.
 type answer struct {
 	verifier         *seal.Verifier
 	allocation, seal string
@@ -71,26 +70,25 @@ type answer struct {
 	generation       int64 // of a valid seal
 }
 
-// New returns a follower that knows no holders yet; call Run. keys is nil where seals are not
-// looked at.
-func New(nodeName string, keys Keys, pods Pods, grants Grants) *Follower {
-	return &Follower{
+// New returns a controller without holders; call Run. keys is nil without seals.
+func New(nodeName string, keys Keys, pods Pods, grants Grants) *Controller {
+	return &Controller{
 		nodeName: nodeName, keys: keys, pods: pods, grants: grants, changed: make(chan struct{}),
 		answers: map[string]answer{},
 	}
 }
 
 // Holders returns the pods, whether they are known, and a channel that is closed when any of this
-// changes. They are not known until the node's keys, pods and grants are. The list must not be
-// changed.
-func (f *Follower) Holders() (list []deviceinfo.Holder, known bool, changed <-chan struct{}) {
+// changes. They are unknown until the node's keys, pods and grants are known. The caller must not
+// change the list.
+func (f *Controller) Holders() (list []deviceinfo.Holder, known bool, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.list, f.known, f.changed
 }
 
-// Run follows keys, pods and grants until ctx is done.
-func (f *Follower) Run(ctx context.Context) {
+// Run follows changes of keys, pods and grants until ctx is done.
+func (f *Controller) Run(ctx context.Context) {
 	for {
 		podsChanged := f.pods.Changed()
 		granted, complete, grantsChanged := f.grants.Follow()
@@ -113,9 +111,9 @@ func (f *Follower) Run(ctx context.Context) {
 	}
 }
 
-// unsealed returns those pods of the granted ones that carry no valid seal and have not ended.
-// Without a verifier, only adopted ones are without.
-func (f *Follower) unsealed(verifier *seal.Verifier, granted []grants.Allocation) []deviceinfo.Holder {
+// unsealed returns the pods with grants that have no valid seal and have not ended. Without a
+// verifier, these are the adopted ones only.
+func (f *Controller) unsealed(verifier *seal.Verifier, granted []grants.Allocation) []deviceinfo.Holder {
 	var list []deviceinfo.Holder
 	answers := make(map[string]answer, len(granted))
 	for i := range granted {
@@ -125,14 +123,14 @@ func (f *Follower) unsealed(verifier *seal.Verifier, granted []grants.Allocation
 			continue
 		}
 		now := answer{verifier: verifier, allocation: pod.Allocation, seal: pod.Seal}
-		if before, known := f.answers[uid]; known && before.verifier == verifier &&
-			before.allocation == now.allocation && before.seal == now.seal {
-			now.valid, now.generation = before.valid, before.generation
+		if last, known := f.answers[uid]; known && last.verifier == verifier &&
+			last.allocation == now.allocation && last.seal == now.seal {
+			now.valid, now.generation = last.valid, last.generation
 		} else if now.valid = verifier == nil; !now.valid {
 			now.generation, now.valid = f.verify(verifier, uid, pod)
 		}
 		answers[uid] = now
-		// An allocation of before, which somebody has written back, is not what the pod holds.
+		// A restored earlier allocation does not have the devices that the pod holds.
 		old := verifier != nil && now.generation < granted[i].Generation
 		if now.valid && !old && !granted[i].Adopted {
 			continue
@@ -147,9 +145,9 @@ func (f *Follower) unsealed(verifier *seal.Verifier, granted []grants.Allocation
 	return list
 }
 
-// verify reports whether the pod carries a valid seal of the allocation in its annotation, and of
-// which generation.
-func (f *Follower) verify(verifier *seal.Verifier, uid string, pod pods.Pod) (generation int64, valid bool) {
+// verify reports whether the pod has a valid seal of the allocation in its annotation, and the
+// seal's generation.
+func (f *Controller) verify(verifier *seal.Verifier, uid string, pod pods.Pod) (generation int64, valid bool) {
 	if pod.Seal == "" {
 		return 0, false
 	}
@@ -164,7 +162,7 @@ func (f *Follower) verify(verifier *seal.Verifier, uid string, pod pods.Pod) (ge
 	return generation, err == nil
 }
 
-func (f *Follower) set(list []deviceinfo.Holder) {
+func (f *Controller) set(list []deviceinfo.Holder) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.known && reflect.DeepEqual(list, f.list) {

@@ -37,7 +37,7 @@ func key(number byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(append(make([]byte, ed25519.SeedSize-1), number))
 }
 
-// keys are the keys of some numbers, which a test changes.
+// keys are the keys of some numbers, which a test can change.
 type keys struct {
 	mu       sync.Mutex
 	verifier *seal.Verifier
@@ -85,15 +85,15 @@ func background(t *testing.T, f func(context.Context)) (stop func()) {
 	return stop
 }
 
-// state is the node's pods and grants, which a test changes.
+// state is the node's pods and grants, which a test can change.
 type state struct {
 	mu       sync.Mutex
 	pods     map[string]pods.Pod
 	granted  []grants.Allocation
 	unlisted bool // the API server has not listed the pods
-	unread   bool // the grants are not all known
+	unread   bool // the list of grants is incomplete
 	changed  chan struct{}
-	followed int // how often somebody has looked at the grants
+	followed int // calls of Follow
 }
 
 func (s *state) Get(uid string) (pods.Pod, bool) {
@@ -130,21 +130,22 @@ func (s *state) Follow() ([]grants.Allocation, bool, <-chan struct{}) {
 	return slices.Clone(s.granted), !s.unread, s.changed
 }
 
-// settle waits until all changes so far were taken in: a second look comes after the first one.
+// settle waits until the controller has read all changes so far: its second call of Follow comes
+// after them.
 func (s *state) settle(t *testing.T) {
 	t.Helper()
 	for range 2 {
-		var before int
-		s.change(func() { before = s.followed })
+		var count int
+		s.change(func() { count = s.followed })
 		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 			s.mu.Lock()
 			now := s.followed
 			s.mu.Unlock()
-			if now > before {
+			if now > count {
 				break
 			}
 			if time.Now().After(deadline) {
-				t.Fatal("nobody looks at the grants")
+				t.Fatal("the controller does not read the grants")
 			}
 		}
 	}
@@ -183,7 +184,7 @@ func (s *state) add(t *testing.T, name string, number byte) {
 }
 
 // awaitHolders waits until exactly the pods of these names are holders.
-func awaitHolders(t *testing.T, h *Follower, want ...string) {
+func awaitHolders(t *testing.T, h *Controller, want ...string) {
 	t.Helper()
 	limit := time.After(20 * time.Second)
 	for {
@@ -207,7 +208,7 @@ func awaitHolders(t *testing.T, h *Follower, want ...string) {
 	}
 }
 
-func TestPodsWithoutAValidSealAreHoldersForAsLongAsTheyHold(t *testing.T) {
+func TestPodsWithoutAValidSealAreHolders(t *testing.T) {
 	keys := newKeys(1, 2)
 	s := &state{pods: map[string]pods.Pod{}, changed: make(chan struct{}), unlisted: true, unread: true}
 	h := New("node-1", keys, s, s)
@@ -225,7 +226,7 @@ func TestPodsWithoutAValidSealAreHoldersForAsLongAsTheyHold(t *testing.T) {
 	s.change(func() { s.unread = false })
 	awaitHolders(t, h, "a-old", "d-other")
 
-	// The seal stays, and somebody changes what it is for.
+	// The seal stays, and a client changes the allocation.
 	s.change(func() {
 		pod := s.pods["uid-b-first"]
 		pod.Allocation = `{"podname":"b-first"}`
@@ -233,7 +234,7 @@ func TestPodsWithoutAValidSealAreHoldersForAsLongAsTheyHold(t *testing.T) {
 	})
 	awaitHolders(t, h, "a-old", "b-first", "d-other")
 
-	// A key is taken away, another one comes.
+	// A key is removed, another one added.
 	keys.set(1, 3)
 	awaitHolders(t, h, "a-old", "b-first", "c-second")
 
@@ -247,13 +248,13 @@ func TestPodsWithoutAValidSealAreHoldersForAsLongAsTheyHold(t *testing.T) {
 	awaitHolders(t, h)
 }
 
-func TestAPodWithAnAllocationOfBeforeIsAHolderOfWhatItHasNow(t *testing.T) {
+func TestPodWithARestoredAllocationHoldsItsCurrentDevices(t *testing.T) {
 	s := &state{pods: map[string]pods.Pod{}, changed: make(chan struct{})}
 	h := New("node-1", newKeys(1), s, s)
 	background(t, h.Run)
 	s.add(t, "replaced", 1)
 	awaitHolders(t, h)
-	s.change(func() { s.granted[0].Generation = 2 }) // and the pod carries the first one
+	s.change(func() { s.granted[0].Generation = 2 }) // and the pod has the first one
 	awaitHolders(t, h, "replaced")
 	if list, _, _ := h.Holders(); list[0].Generation != 2 {
 		t.Errorf("it is reported as %+v", list[0])
@@ -262,7 +263,7 @@ func TestAPodWithAnAllocationOfBeforeIsAHolderOfWhatItHasNow(t *testing.T) {
 	awaitHolders(t, h)
 }
 
-func TestAdoptedPodsAreHoldersWhetherSealsAreLookedAtOrNot(t *testing.T) {
+func TestAdoptedPodsAreHoldersWithAndWithoutSeals(t *testing.T) {
 	for name, test := range map[string]struct {
 		keys     Keys
 		unsealed []string
@@ -285,7 +286,7 @@ func TestAdoptedPodsAreHoldersWhetherSealsAreLookedAtOrNot(t *testing.T) {
 	}
 }
 
-func TestWithoutAnyKeyHoldersAreNotKnown(t *testing.T) {
+func TestHoldersAreUnknownWithoutAnyKey(t *testing.T) {
 	keys := newKeys()
 	s := &state{pods: map[string]pods.Pod{}, changed: make(chan struct{})}
 	h := New("node-1", keys, s, s)
