@@ -1,8 +1,8 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package uninstall gives all nodes back that agents have enrolled, before anything else of
-// KubeDevice goes. It says which pods are in the way, and changes nothing while there are any.
+// Package uninstall has agents give back all enrolled nodes before the other parts of KubeDevice
+// are deleted. It names the pods that block this, and changes nothing while there are such pods.
 package uninstall
 
 import (
@@ -25,45 +25,46 @@ import (
 )
 
 const (
-	// poll is how often the nodes are looked at.
-	poll = 500 * time.Millisecond
-	// orderLimit is how long an order holds that is not renewed.
-	orderLimit = time.Minute
-	// lastLimit is how long the last order holds: what runs on the nodes goes meanwhile.
-	lastLimit = 10 * time.Minute
-	// noticeTime is how long API servers may take to notice that a policy is not bound any more.
+	// pollInterval is the time between two checks of the nodes.
+	pollInterval = 500 * time.Millisecond
+	// orderTimeout is how long an order holds without renewal.
+	orderTimeout = time.Minute
+	// lastOrderTimeout is how long the last order holds: meanwhile the pods on the nodes are
+	// deleted.
+	lastOrderTimeout = 10 * time.Minute
+	// noticeTime is how long API servers may take to notice the deletion of a policy binding.
 	noticeTime = 10 * time.Second
-	// recreateTime is how long controllers may take to create pods anew.
+	// recreateTime is how long controllers may take to create pods again.
 	recreateTime = 5 * time.Second
-	// namedPods is how many pods a message names.
+	// namedPods is how many pods a message names at most.
 	namedPods = 20
 )
 
-// schedulerName is that which KubeDevice's scheduler alone serves.
+// schedulerName is the scheduler name that only KubeDevice's scheduler serves.
 const schedulerName = "kubedevice-scheduler"
 
-// Options configure Run. All fields are required, unless they say otherwise.
+// Options configure Run. All fields are required, unless noted otherwise.
 type Options struct {
 	Client kubernetes.Interface
 	// Namespace has the lease, the Secret and the ConfigMap.
 	Namespace string
-	// Drain evicts pods with devices; otherwise they are in the way.
+	// Drain evicts pods with devices; otherwise they block Run.
 	Drain bool
-	// SchedulerGoes says that pods which wait for KubeDevice's scheduler would wait for ever.
+	// SchedulerGoes says that pods which wait for KubeDevice's scheduler would wait forever.
 	SchedulerGoes bool
 	// Timeout is how long the nodes may take.
 	Timeout time.Duration
-	// PolicyBinding binds the policy that gives pods the scheduler's name. With SchedulerGoes it is
-	// deleted when all nodes are given back, and then the pods are evicted that wait for the
-	// scheduler, if controllers create them anew. Empty means none.
+	// PolicyBinding binds the policy that sets the scheduler's name in pods. With SchedulerGoes,
+	// Run deletes it after all nodes are given back, and then evicts the pods that wait for the
+	// scheduler, if controllers create them again. Empty means none.
 	PolicyBinding string
-	// Secret and ConfigMap are deleted in the end; empty means none.
+	// Run deletes Secret and ConfigMap at the end; empty means none.
 	Secret, ConfigMap string
-	// Progress is called with a line for what is done and for what is waited for.
+	// Progress receives a line for each completed step and for each wait.
 	Progress func(line string)
 }
 
-// Run gives all nodes back. If it fails, agents take those nodes over again that have left.
+// Run gives back all nodes. If it fails, agents enroll again the nodes that they have given back.
 func Run(ctx context.Context, o Options) error {
 	if err := o.check(ctx); err != nil {
 		return err
@@ -80,8 +81,8 @@ func Run(ctx context.Context, o Options) error {
 	return o.deleteKeys(ctx)
 }
 
-// check returns an error that names the pods which are in the way. With Drain none are: those that
-// hold devices are evicted, and those that wait are named in the end.
+// check returns an error that names the blocking pods. With Drain there are none: Run evicts pods
+// that hold devices, and names pods that wait at the end.
 func (o *Options) check(ctx context.Context) error {
 	if o.Drain {
 		return nil
@@ -106,7 +107,7 @@ func (o *Options) check(ctx context.Context) error {
 	}
 	var found []error
 	if len(hold) > 0 {
-		found = append(found, fmt.Errorf("%d pods hold devices: %s; a container of theirs that is created anew would "+
+		found = append(found, fmt.Errorf("%d pods hold devices: %s; a container of theirs that is created again would "+
 			"have no device: let them end, delete them, or have them evicted (helm rollback to the last revision of "+
 			"helm history, helm upgrade --reuse-values --set uninstall.drain=true, and uninstall again)", len(hold),
 			list(hold)))
@@ -137,7 +138,7 @@ func waits(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName == "" && pod.Spec.SchedulerName == schedulerName && pod.DeletionTimestamp == nil
 }
 
-// nodes returns the names of the nodes that agents have enrolled.
+// nodes returns the names of the enrolled nodes.
 func (o *Options) nodes(ctx context.Context) ([]string, error) {
 	found, err := o.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: enrolment.GroupLabel})
 	if err != nil {
@@ -150,16 +151,16 @@ func (o *Options) nodes(ctx context.Context) ([]string, error) {
 	return all, nil
 }
 
-// giveBack orders all agents to give their nodes back, and waits until they have. Where there is
-// nothing to order them with, there are no agents, and no node may be enrolled.
+// giveBack orders all agents to give back their nodes, and waits for that. Without a lease for
+// orders there are no agents, and no node may be enrolled.
 func (o *Options) giveBack(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	var ordered time.Time
 	var said string
 	for {
-		if time.Since(ordered) > orderLimit/4 {
-			err := agent.Order(ctx, o.Client, o.Namespace, o.Drain, orderLimit)
+		if time.Since(ordered) > orderTimeout/4 {
+			err := agent.Order(ctx, o.Client, o.Namespace, o.Drain, orderTimeout)
 			switch {
 			case apierrors.IsConflict(err):
 				continue
@@ -173,14 +174,14 @@ func (o *Options) giveBack(ctx context.Context) error {
 		nodes, err := o.nodes(limited)
 		if err == nil && len(nodes) == 0 {
 			o.progress("all nodes are given back")
-			return agent.Order(ctx, o.Client, o.Namespace, o.Drain, lastLimit)
+			return agent.Order(ctx, o.Client, o.Namespace, o.Drain, lastOrderTimeout)
 		}
 		if now := list(nodes); err == nil && now != said {
 			said = now
 			o.progress("nodes are being given back: %s", now)
 		}
 		select {
-		case <-time.After(poll):
+		case <-time.After(pollInterval):
 		case <-limited.Done():
 			return fmt.Errorf("nothing was uninstalled: after %v nodes are not given back: %s: see why with kubectl "+
 				"-n %s logs -l app.kubernetes.io/component=node --prefix", o.Timeout, said, o.Namespace)
@@ -188,8 +189,8 @@ func (o *Options) giveBack(ctx context.Context) error {
 	}
 }
 
-// checkNoneEnrolled returns an error if nodes are enrolled. noAgents is why they cannot be ordered
-// back.
+// checkNoneEnrolled returns an error if nodes are enrolled. noAgents is the reason why no agent can
+// give them back.
 func (o *Options) checkNoneEnrolled(ctx context.Context, noAgents error) error {
 	nodes, err := o.nodes(ctx)
 	if err != nil {
@@ -204,9 +205,9 @@ func (o *Options) checkNoneEnrolled(ctx context.Context, noAgents error) error {
 	return nil
 }
 
-// freePods names the pods that would wait for ever for the scheduler, which goes. With
-// PolicyBinding it first evicts those that the policy gave the scheduler's name, such as pods that
-// controllers created in the place of evicted ones: these are created anew without that name.
+// freePods names the pods that would wait forever for the deleted scheduler. With PolicyBinding it
+// first evicts the pods in which the policy has set the scheduler's name, such as replacements of
+// evicted pods: controllers create these again without the name.
 func (o *Options) freePods(ctx context.Context) error {
 	if o.PolicyBinding != "" {
 		if err := o.evictNamedByPolicy(ctx); err != nil {
@@ -226,13 +227,13 @@ func (o *Options) freePods(ctx context.Context) error {
 }
 
 // evictNamedByPolicy deletes PolicyBinding, and evicts the pods that wait for the scheduler, if
-// controllers create them anew.
+// controllers create them again.
 func (o *Options) evictNamedByPolicy(ctx context.Context) error {
 	bindings := o.Client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings()
 	if err := ignoreNotFound(bindings.Delete(ctx, o.PolicyBinding, metav1.DeleteOptions{})); err != nil {
 		return fmt.Errorf("delete MutatingAdmissionPolicyBinding %s: %w", o.PolicyBinding, err)
 	}
-	if err := pause(ctx, noticeTime); err != nil {
+	if err := sleep(ctx, noticeTime); err != nil {
 		return err
 	}
 	evicted := false
@@ -255,11 +256,11 @@ func (o *Options) evictNamedByPolicy(ctx context.Context) error {
 	if !evicted {
 		return nil
 	}
-	return pause(ctx, recreateTime)
+	return sleep(ctx, recreateTime)
 }
 
-// evictUnchanged evicts pods, but none that has changed meanwhile, as it may be bound. It reports
-// whether there were such.
+// evictUnchanged evicts pods, except pods that have changed in the meantime, as they may be bound.
+// It reports whether any had changed.
 func (o *Options) evictUnchanged(ctx context.Context, pods []corev1.Pod) (changed bool, err error) {
 	for _, pod := range pods {
 		// A Job may ignore evictions of its pods.
@@ -284,18 +285,18 @@ func (o *Options) waiting(ctx context.Context) ([]corev1.Pod, error) {
 	return slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return !waits(&pod) }), err
 }
 
-// pause waits that long, or until ctx ends.
-func pause(ctx context.Context, limit time.Duration) error {
+// sleep waits for the duration, or until ctx ends.
+func sleep(ctx context.Context, duration time.Duration) error {
 	select {
-	case <-time.After(limit):
+	case <-time.After(duration):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// deleteKeys deletes the keys. No node needs them any more, and the scheduler that still runs has
-// read them.
+// deleteKeys deletes the keys. No node needs them any more, and the running scheduler has read
+// them.
 func (o *Options) deleteKeys(ctx context.Context) error {
 	var err error
 	if o.Secret != "" {
@@ -325,7 +326,7 @@ func names(pods []corev1.Pod) []string {
 	return all
 }
 
-// list names a number of things, the first ones if there are many.
+// list joins names, and shortens a long list.
 func list(names []string) string {
 	slices.Sort(names)
 	if more := len(names) - namedPods; more > 0 {

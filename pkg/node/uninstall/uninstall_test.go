@@ -38,16 +38,16 @@ func node(name string, enrolled bool) *corev1.Node {
 }
 
 // pod returns a pod that is bound to a node, or waits if that is empty.
-func pod(name, on string, holds bool, phase corev1.PodPhase) *corev1.Pod {
+func pod(name, nodeName string, holds bool, phase corev1.PodPhase) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 		Spec: corev1.PodSpec{
-			NodeName: on, SchedulerName: schedulerName, Containers: []corev1.Container{{Name: "main"}},
+			NodeName: nodeName, SchedulerName: schedulerName, Containers: []corev1.Container{{Name: "main"}},
 		},
 		Status: corev1.PodStatus{Phase: phase},
 	}
 	if holds {
-		p.Annotations = map[string]string{deviceinfo.Annotation: `{"podname":"` + name + `","nodename":"` + on +
+		p.Annotations = map[string]string{deviceinfo.Annotation: `{"podname":"` + name + `","nodename":"` + nodeName +
 			`","runningcontainer":{"main":{"allocatefrom":{"a":"resource/group/gpu/0/cards"}}}}`}
 	}
 	return p
@@ -67,10 +67,10 @@ func newCluster(objects ...runtime.Object) (*fake.Clientset, *Options, *[]string
 	}, said
 }
 
-// leaseOf returns who holds the lease that has nodes given back.
+// leaseOf returns the lease with the order to give back nodes.
 func leaseOf(t *testing.T, client *fake.Clientset) coordinationv1.LeaseSpec {
 	t.Helper()
-	// Reactors may not call the client.
+	// Reactors must not call the client.
 	lease, err := client.Tracker().Get(coordinationv1.SchemeGroupVersion.WithResource("leases"), namespace,
 		agent.LeaveLease)
 	if err != nil {
@@ -79,10 +79,10 @@ func leaseOf(t *testing.T, client *fake.Clientset) coordinationv1.LeaseSpec {
 	return lease.(*coordinationv1.Lease).Spec
 }
 
-func TestNothingIsDoneWhilePodsAreInTheWay(t *testing.T) {
+func TestDoesNothingWhilePodsBlock(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod
-		want string // empty means that it is not in the way
+		want string // empty means that it does not block
 	}{
 		"one that holds devices": {
 			pod("a", "node-1", true, corev1.PodRunning), "1 pods hold devices: default/a (on node-1)",
@@ -91,9 +91,9 @@ func TestNothingIsDoneWhilePodsAreInTheWay(t *testing.T) {
 			pod("a", "", false, corev1.PodPending),
 			"1 pods wait for the scheduler kubedevice-scheduler, which no other serves: default/a",
 		},
-		"one that has ended":               {pod("a", "node-1", true, corev1.PodSucceeded), ""},
-		"one without devices":              {pod("a", "node-1", false, corev1.PodRunning), ""},
-		"one on a node of somebody else's": {pod("a", "node-2", true, corev1.PodRunning), ""},
+		"one that has ended":                 {pod("a", "node-1", true, corev1.PodSucceeded), ""},
+		"one without devices":                {pod("a", "node-1", false, corev1.PodRunning), ""},
+		"one on a node that is not enrolled": {pod("a", "node-2", true, corev1.PodRunning), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, o, _ := newCluster(node("node-1", true), node("node-2", false), test.pod)
@@ -118,12 +118,12 @@ func TestNothingIsDoneWhilePodsAreInTheWay(t *testing.T) {
 	}
 }
 
-func TestAllNodesAreGivenBackAndThenTheKeysGo(t *testing.T) {
+func TestGivesBackAllNodesThenDeletesTheKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, o, said := newCluster(node("node-1", true), node("node-2", true), node("node-3", false))
 		left := 0
 		client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-			if leaseOf(t, client).HolderIdentity != nil && left < 2 { // an agent has heard of it
+			if leaseOf(t, client).HolderIdentity != nil && left < 2 { // an agent has seen it
 				left++
 				name := fmt.Sprintf("node-%d", left)
 				nodes := corev1.SchemeGroupVersion.WithResource("nodes")
@@ -147,7 +147,7 @@ func TestAllNodesAreGivenBackAndThenTheKeysGo(t *testing.T) {
 	})
 }
 
-func TestANodeThatDoesNotLeaveIsNamedAndNothingGoes(t *testing.T) {
+func TestNamesANodeThatStaysAndDeletesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, o, _ := newCluster(node("node-1", true))
 		err := Run(t.Context(), *o)
@@ -164,7 +164,7 @@ func TestANodeThatDoesNotLeaveIsNamedAndNothingGoes(t *testing.T) {
 	})
 }
 
-func TestWithoutAgentsThereIsNothingToGiveBack(t *testing.T) {
+func TestNothingToGiveBackWithoutAgents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, o, _ := newCluster(node("node-1", false))
 		if err := client.CoordinationV1().Leases(namespace).Delete(t.Context(), agent.LeaveLease,
@@ -181,7 +181,7 @@ func TestWithoutAgentsThereIsNothingToGiveBack(t *testing.T) {
 	})
 }
 
-func TestAnEnrolledNodeWithoutAgentsIsNamedAndNothingGoes(t *testing.T) {
+func TestNamesAnEnrolledNodeWithoutAgentsAndDeletesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, o, _ := newCluster(node("node-1", true))
 		if err := client.CoordinationV1().Leases(namespace).Delete(t.Context(), agent.LeaveLease,
@@ -207,12 +207,12 @@ func controlled(name string) *corev1.Pod {
 	return p
 }
 
-// nameOf is that of the policy and its binding.
+// nameOf is the name of the policy and its binding.
 const nameOf = "kubedevice-scheduler-name"
 
-// newMutatedCluster returns a cluster whose API server gives pods the scheduler's name until a
-// while after the policy's binding is deleted, and whose controllers create pods anew that are
-// evicted. Pods of the names named have the scheduler's name in their template.
+// newMutatedCluster returns a cluster whose API server sets the scheduler's name in pods until a
+// while after the deletion of the policy's binding, and whose controllers create evicted pods
+// again. Pods with one of the names named have the scheduler's name in their template.
 func newMutatedCluster(objects []runtime.Object, named ...string) (*fake.Clientset, *Options, *[]string) {
 	client, o, said := newCluster(append(objects,
 		&admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: nameOf}})...)
@@ -238,10 +238,10 @@ func newMutatedCluster(objects []runtime.Object, named ...string) (*fake.Clients
 	return client, o, said
 }
 
-func TestPodsThatThePolicyGaveTheSchedulersNameAreMadeAnewWithoutIt(t *testing.T) {
+func TestPodsNamedByThePolicyAreCreatedAgainWithoutTheName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, o, said := newMutatedCluster([]runtime.Object{controlled("evicted")})
-		conflicts := 1 // as the scheduler may just write that the pod waits
+		conflicts := 1 // the scheduler may write the pod's condition just now
 		client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			if action.GetSubresource() != "eviction" || conflicts == 0 {
 				return false, nil, nil
@@ -265,7 +265,7 @@ func TestPodsThatThePolicyGaveTheSchedulersNameAreMadeAnewWithoutIt(t *testing.T
 	})
 }
 
-func TestPodsThatWaitInTheEndAreNamed(t *testing.T) {
+func TestNamesPodsThatWaitAtTheEnd(t *testing.T) {
 	const wait = "2 pods wait for the scheduler kubedevice-scheduler, which goes, and will wait until they are " +
 		"deleted: "
 	for name, test := range map[string]struct {
