@@ -54,8 +54,8 @@ func (p *Proxy) serveCall(_ any, down grpc.ServerStream) (err error) {
 	return p.forward(method, down, first, &waited)
 }
 
-// edited receives the first request of an edited or limited method, edits it, and returns it with the
-// original request. For all other methods it returns nil at once.
+// edited receives the first request of an edited or limited method, edits it, and returns it with
+// the original request. For all other methods it returns nil at once.
 func (p *Proxy) edited(method string, down grpc.ServerStream) (first *frame, original []byte, err error) {
 	edit, isEdited := p.options.Edits[method]
 	limit, isLimited := p.options.Limits[method]

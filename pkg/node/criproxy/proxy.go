@@ -37,12 +37,12 @@ import (
 // own. Edit must not keep or change request.
 type Edit func(ctx context.Context, request []byte) (suffix []byte, err error)
 
-// Limit is the maximum length of the first request of a method. The proxy holds a longer one only until
-// it has refused it.
+// Limit is the maximum length of the first request of a method. The proxy holds a longer one only
+// until it has refused it.
 type Limit struct {
 	Bytes int
-	// Refuse returns the call's answer for a longer request. ctx is the call's own. Refuse must not keep
-	// request.
+	// Refuse returns the call's answer for a longer request. ctx is the call's own. Refuse must not
+	// keep request.
 	Refuse func(ctx context.Context, request io.Reader, bytes int) error
 }
 
