@@ -84,7 +84,8 @@ type Health interface {
 	Unhealthy() (list []deviceinfo.UnhealthyDevice, known bool, changed <-chan struct{})
 }
 
-// Replacements knows for which pods the node asks for other devices. *failover.Controller implements it.
+// Replacements knows for which pods the node requests other devices. *failover.Controller
+// implements it.
 type Replacements interface {
 	// Wanted returns the pods; whether they are known, without which the node's annotation stays as
 	// it is; and a channel that is closed when any of this may have changed.
