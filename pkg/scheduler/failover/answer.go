@@ -26,7 +26,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
-// The outcomes, which metrics count.
+// The outcomes, as labels of a metric.
 const (
 	written  = "written"
 	noDevice = "no_device"
@@ -34,26 +34,26 @@ const (
 	failed   = "error"
 )
 
-// reasonNotReplaced is the reason of the event on a pod for which nothing was found.
+// reasonNotReplaced is the reason of the event on a pod without a replacement.
 const reasonNotReplaced = "DeviceNotReplaced"
 
-// answer gives one container of the pod other devices, if the pod has no answer yet that the node
-// can use. It reports whether to try again at once.
+// answer allocates other devices to one container of the pod, unless the pod has an answer already
+// that the node can use. It reports whether to try again at once.
 func (e *Engine) answer(
 	ctx context.Context, node *v1.Node, pod *v1.Pod, want deviceinfo.Replacement,
 ) (again bool) {
 	now, err := e.generationOf(pod)
 	switch {
 	case err != nil:
-		e.explain(pod, err)
+		e.reportReason(pod, err)
 		return false
 	case now > want.Generation || e.answered(pod.UID, now):
-		return false // the node has not seen the answer yet, or the informer has not
+		return false // the node or the informer has not seen the answer yet
 	}
 	decision, err := e.choose(ctx, node, pod, want)
 	if err != nil {
 		metrics.DeviceReplacements.WithLabelValues(noDevice).Inc()
-		e.explain(pod, err)
+		e.reportReason(pod, err)
 		return false
 	}
 	generation := max(now, want.Generation) + 1
@@ -61,12 +61,12 @@ func (e *Engine) answer(
 	metrics.DeviceReplacements.WithLabelValues(outcome).Inc()
 	switch outcome {
 	case written:
-		delete(e.said[node.Name], pod.UID)
-		e.keep(node.Name, pod.UID, generation, keepPause, true)
+		delete(e.explained[node.Name], pod.UID)
+		e.keep(node.Name, pod.UID, generation, keepReserved, true)
 	case conflict, noDevice:
 		e.drop(node.Name, pod.UID)
 	case failed:
-		e.keep(node.Name, pod.UID, generation, latePatch, false)
+		e.keep(node.Name, pod.UID, generation, lateEffect, false)
 	}
 	return outcome == conflict
 }
@@ -83,21 +83,22 @@ func (e *Engine) generationOf(pod *v1.Pod) (int64, error) {
 	})
 }
 
-// explain says in an event on the pod why it is given nothing, once for each reason.
-func (e *Engine) explain(pod *v1.Pod, err error) {
+// reportReason writes an event on the pod that says why it gets no other device, once for each
+// reason.
+func (e *Engine) reportReason(pod *v1.Pod, err error) {
 	node := pod.Spec.NodeName
-	if e.said[node] == nil {
-		e.said[node] = map[types.UID]string{}
+	if e.explained[node] == nil {
+		e.explained[node] = map[types.UID]string{}
 	}
-	if text := err.Error(); e.said[node][pod.UID] != text {
-		e.said[node][pod.UID] = text
-		e.tell(pod, reasonNotReplaced, "no other device of node %q was found for the one that is unhealthy: %s",
+	if text := err.Error(); e.explained[node][pod.UID] != text {
+		e.explained[node][pod.UID] = text
+		e.event(pod, reasonNotReplaced, "no other device of node %q can replace the unhealthy one: %s",
 			pod.Spec.NodeName, text)
 	}
 }
 
-// choose chooses devices for the first container that can be given others, and reserves them. One
-// container at a time: the next one may then have what this one leaves.
+// choose chooses and reserves devices for the first container for which the node has others. It
+// handles one container at a time: the next one may then get the devices that this one frees.
 func (e *Engine) choose(
 	ctx context.Context, node *v1.Node, pod *v1.Pod, want deviceinfo.Replacement,
 ) (*sdk.PodInfo, error) {
@@ -121,7 +122,7 @@ func (e *Engine) choose(
 		}
 		decision := *vacancy.Held
 		decision.RunningContainers = maps.Clone(decision.RunningContainers)
-		decision.RunningContainers[container] = withDevices(has, chosen)
+		decision.RunningContainers[container] = replaceDevices(has, chosen)
 		if err = deviceinfo.CheckContainers(&decision); err != nil {
 			continue
 		}
@@ -134,62 +135,62 @@ func (e *Engine) choose(
 	return nil, err
 }
 
-// withDevices returns the container as it was, with the devices that were chosen.
-func withDevices(container, chosen sdk.ContainerInfo) sdk.ContainerInfo {
+// replaceDevices returns the container with the chosen devices.
+func replaceDevices(container, chosen sdk.ContainerInfo) sdk.ContainerInfo {
 	container.DevRequests, container.AllocateFrom = chosen.DevRequests, chosen.AllocateFrom
 	return container
 }
 
-// added returns what was chosen and the container does not have.
+// added returns the chosen devices that the container does not have.
 func added(has, chosen sdk.ContainerInfo) sdk.ContainerInfo {
 	had := map[sdk.ResourceName]bool{}
-	for _, from := range has.AllocateFrom {
-		had[from] = true
+	for _, device := range has.AllocateFrom {
+		had[device] = true
 	}
 	more := sdk.ContainerInfo{DevRequests: sdk.ResourceList{}, AllocateFrom: sdk.ResourceLocation{}}
 	for _, request := range slices.Sorted(maps.Keys(chosen.AllocateFrom)) {
-		if from := chosen.AllocateFrom[request]; !had[from] {
-			more.DevRequests[request], more.AllocateFrom[request] = chosen.DevRequests[request], from
+		if device := chosen.AllocateFrom[request]; !had[device] {
+			more.DevRequests[request], more.AllocateFrom[request] = chosen.DevRequests[request], device
 		}
 	}
 	return more
 }
 
-// write writes the pod's next generation. The pod must still be as the decision found it.
+// write writes the pod's next generation. It fails if the pod has changed since the decision.
 func (e *Engine) write(ctx context.Context, pod *v1.Pod, decision *sdk.PodInfo, generation int64) (outcome string) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Pod, klog.KObj(pod), logkey.Node,
 		klog.KRef("", pod.Spec.NodeName), logkey.Generation, generation)
 	body, err := e.patchOf(pod, decision, generation)
 	if err != nil {
-		e.explain(pod, err)
+		e.reportReason(pod, err)
 		return noDevice
 	}
-	// The subresource, which schedulers may write in any case, takes annotations, too.
+	// Schedulers may write the status subresource in any case, and it accepts annotations.
 	for tries := 0; ; tries++ {
 		var patched *v1.Pod
 		patched, err = e.patch(ctx, pod, body)
 		switch {
 		case err == nil:
-			logger.Info("A container of a pod is given other devices", logkey.ResourceVersion, patched.ResourceVersion)
+			logger.Info("Allocated other devices to a container", logkey.ResourceVersion, patched.ResourceVersion)
 			return written
-		case refused(err) && tries == 0:
+		case unchanged(err) && tries == 0:
 			if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 				return conflict
 			}
-			logger.Error(err, "The devices of a pod cannot be replaced")
-			e.explain(pod, fmt.Errorf("the scheduler may not write the pod's allocation: %w; look for a policy, a "+
-				"webhook or RBAC that forbids it to patch pods/status", err))
+			logger.Error(err, "Cannot replace the devices of a pod")
+			e.reportReason(pod, fmt.Errorf("the scheduler may not write the pod's allocation: %w; check for a policy, "+
+				"a webhook or RBAC that forbids it to patch pods/status", err))
 			return noDevice
-		case refused(err): // by what an earlier try has done, or by somebody else
+		case unchanged(err): // after a change by an earlier try or by another client
 			return e.resolve(ctx, pod, generation)
 		case tries == 2 || ctx.Err() != nil:
-			logger.Error(err, "It is not known whether the devices of a pod were replaced")
+			logger.Error(err, "Cannot determine whether the devices of a pod were replaced")
 			return failed
 		}
 	}
 }
 
-// patchOf returns the patch that makes the decision the pod's.
+// patchOf returns the patch that writes the decision to the pod.
 func (e *Engine) patchOf(pod *v1.Pod, decision *sdk.PodInfo, generation int64) ([]byte, error) {
 	annotation, err := deviceinfo.EncodePod(decision)
 	if err != nil {
@@ -218,7 +219,7 @@ func (e *Engine) patch(ctx context.Context, pod *v1.Pod, body []byte) (*v1.Pod, 
 		metav1.PatchOptions{FieldManager: "kube-scheduler"}, "status")
 }
 
-// resolve finds out what became of a patch of which an answer was lost.
+// resolve reads the pod to find the outcome of a patch without an answer.
 func (e *Engine) resolve(ctx context.Context, pod *v1.Pod, generation int64) (outcome string) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

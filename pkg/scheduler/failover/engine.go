@@ -1,14 +1,14 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package failover gives containers of bound pods other devices of their node, where the node asks
-// for that: see deviceinfo.ReplacementsAnnotation. It writes the next generation of the pod's
-// allocation, sealed, into the pod's annotations. The node takes it from there.
+// Package failover allocates other devices of their node to containers of bound pods, on request of
+// the node: see deviceinfo.ReplacementsAnnotation. It writes the next generation of the pod's
+// allocation, sealed, into the pod's annotations. The node reads it there.
 //
-// What was asked and what was answered is in the objects of the API server alone: a node asks for
-// more than one generation, and the pod's seal names the one that it has. So another scheduler goes
-// on where this one ends. Only what is reserved between the choice and the pod's change is kept
-// here.
+// Requests and answers are in the objects of the API server only: a node requests a generation
+// after a certain one, and the pod's seal names the current one. So another scheduler continues
+// where this one stops. The engine itself keeps only the reservations between the choice of devices
+// and the change of the pod.
 package failover
 
 import (
@@ -37,21 +37,21 @@ import (
 )
 
 const (
-	// retryPause is the time between two tries for a node that asks: something may become free.
-	retryPause = time.Second
-	// conflictPause is the same after the pod was changed by somebody else meanwhile.
-	conflictPause = 50 * time.Millisecond
-	// keepPause is how long devices stay reserved at least after the pod was changed. When the
-	// informer has shown it, the scheduler's own snapshot of the pods shows it long before.
-	keepPause = 10 * time.Second
-	// latePatch is how long a change that the API server did not answer may still take effect: the
-	// server's own limit for a request.
-	latePatch = time.Minute
-	// requestTimeout is the limit for one request to the API server.
+	// retryInterval is the time between two tries for one node: a device may become free.
+	retryInterval = time.Second
+	// conflictBackoff is the time to the next try after another client has changed the pod.
+	conflictBackoff = 50 * time.Millisecond
+	// keepReserved is the minimum time that devices stay reserved after the pod's change. By then
+	// the scheduler's snapshot of the pods shows a change that the informer has shown.
+	keepReserved = 10 * time.Second
+	// lateEffect is how long a patch without an answer may still take effect: the API server's own
+	// timeout of a request.
+	lateEffect = time.Minute
+	// requestTimeout is the timeout of one request to the API server.
 	requestTimeout = 10 * time.Second
 )
 
-// Options are what an Engine works with.
+// Options configure an Engine.
 type Options struct {
 	Schedulers *allocation.Set
 	Nodes      *nodestate.Cache
@@ -62,7 +62,7 @@ type Options struct {
 	// Keys sign and verify allocations.
 	Keys     *seal.File
 	Recorder events.EventRecorder
-	// Leads reports whether this scheduler leads: others answer nothing.
+	// Leads reports whether this scheduler leads: standbys answer nothing.
 	Leads func() bool
 }
 
@@ -72,40 +72,40 @@ type Engine struct {
 	queue workqueue.TypedDelayingInterface[string] // names of nodes
 
 	mu       sync.Mutex
-	reserved map[types.UID]reserved // what was reserved for pods
+	reserved map[types.UID]reserved // by pod
 
-	// said is why pods are not given devices, as their events said, by the node that asks. Used by
-	// Run only.
-	said map[string]map[types.UID]string
+	// explained has the reason in the last event of each pod without a replacement, by node. Only
+	// Run uses it.
+	explained map[string]map[types.UID]string
 }
 
-// reserved is what was reserved for a pod.
+// reserved is a reservation for a pod.
 type reserved struct {
 	node       string
-	generation int64 // for which
+	generation int64 // of the pod's allocation
 	until      time.Time
-	written    bool // it is known that the pod was changed
+	written    bool // the API server has confirmed the pod's change
 }
 
 // New returns an engine; call Follow and Run.
 func New(options Options) *Engine {
 	return &Engine{
 		Options: options, queue: workqueue.NewTypedDelayingQueue[string](), reserved: map[types.UID]reserved{},
-		said: map[string]map[types.UID]string{},
+		explained: map[string]map[types.UID]string{},
 	}
 }
 
 // Follow follows the nodes of an informer.
 func (e *Engine) Follow(nodes cache.SharedIndexInformer) error {
-	asks := func(obj any) bool { return obj.(*v1.Node).Annotations[deviceinfo.ReplacementsAnnotation] != "" }
+	hasRequest := func(obj any) bool { return obj.(*v1.Node).Annotations[deviceinfo.ReplacementsAnnotation] != "" }
 	_, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
-			if asks(obj) {
+			if hasRequest(obj) {
 				e.queue.Add(obj.(*v1.Node).Name)
 			}
 		},
-		UpdateFunc: func(before, now any) {
-			if asks(before) || asks(now) {
+		UpdateFunc: func(previous, now any) {
+			if hasRequest(previous) || hasRequest(now) {
 				e.queue.Add(now.(*v1.Node).Name)
 			}
 		},
@@ -133,12 +133,12 @@ func (e *Engine) Run(ctx context.Context) {
 	}
 }
 
-// sync answers a node, and returns after how long to look again, or zero.
+// sync answers a node, and returns the time to the next sync, or zero.
 func (e *Engine) sync(ctx context.Context, name string) (again time.Duration) {
 	again = e.release(name, time.Now())
-	sooner := func(pause time.Duration) {
-		if again == 0 || pause < again {
-			again = pause
+	sooner := func(interval time.Duration) {
+		if again == 0 || interval < again {
+			again = interval
 		}
 	}
 	node, err := e.NodeLister.Get(name)
@@ -147,18 +147,18 @@ func (e *Engine) sync(ctx context.Context, name string) (again time.Duration) {
 	}
 	wanted, err := deviceinfo.DecodeReplacements(node.Annotations[deviceinfo.ReplacementsAnnotation])
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "A node asks for other devices, and it cannot be read for which pods",
+		klog.FromContext(ctx).Error(err, "Cannot read the replacements that a node requests",
 			logkey.Node, klog.KRef("", name))
 		return again
 	}
-	maps.DeleteFunc(e.said[name], func(uid types.UID, _ string) bool {
+	maps.DeleteFunc(e.explained[name], func(uid types.UID, _ string) bool {
 		return !slices.ContainsFunc(wanted, func(want deviceinfo.Replacement) bool { return want.UID == uid })
 	})
 	if len(wanted) == 0 {
-		delete(e.said, name)
+		delete(e.explained, name)
 		return again
 	}
-	sooner(retryPause)
+	sooner(retryInterval)
 	if !e.Leads() {
 		return again
 	}
@@ -167,24 +167,24 @@ func (e *Engine) sync(ctx context.Context, name string) (again time.Duration) {
 		return again
 	}
 	for _, want := range wanted {
-		at := slices.IndexFunc(pods, func(pod *v1.Pod) bool { return pod.UID == want.UID })
-		if at < 0 || pods[at].DeletionTimestamp != nil {
+		index := slices.IndexFunc(pods, func(pod *v1.Pod) bool { return pod.UID == want.UID })
+		if index < 0 || pods[index].DeletionTimestamp != nil {
 			continue
 		}
-		if e.answer(ctx, node, pods[at], want) {
-			sooner(conflictPause)
+		if e.answer(ctx, node, pods[index], want) {
+			sooner(conflictBackoff)
 		}
 	}
 	return again
 }
 
-// release ends reservations on the node that are over, and returns when the next one is. One for a
-// pod that was changed is not over before the informer has shown that: until then the devices would
-// look free.
+// release removes expired reservations on the node, and returns the time to the next expiry. A
+// reservation for a changed pod lasts until the informer shows the change: until then the devices
+// would seem free.
 func (e *Engine) release(node string, now time.Time) (again time.Duration) {
 	pods, err := e.PodsOn(node)
 	if err != nil {
-		return retryPause
+		return retryInterval
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -194,7 +194,7 @@ func (e *Engine) release(node string, now time.Time) (again time.Duration) {
 		}
 		left := r.until.Sub(now)
 		if left <= 0 && r.written && !e.shown(pods, uid, r.generation) {
-			left = retryPause
+			left = retryInterval
 		}
 		if left <= 0 {
 			e.Nodes.ReleaseMore(r.node, uid)
@@ -206,26 +206,27 @@ func (e *Engine) release(node string, now time.Time) (again time.Duration) {
 	return again
 }
 
-// shown reports whether a pod's generation is one of these pods', or a later one. Where that cannot
-// be known, or the pod is gone, there is nothing to wait for.
+// shown reports whether these pods include the pod with this generation or a later one. It also
+// returns true if the pod is gone or its generation cannot be verified, as nothing is left to wait
+// for.
 func (e *Engine) shown(pods []*v1.Pod, uid types.UID, generation int64) bool {
-	at := slices.IndexFunc(pods, func(pod *v1.Pod) bool { return pod.UID == uid })
-	if at < 0 {
+	index := slices.IndexFunc(pods, func(pod *v1.Pod) bool { return pod.UID == uid })
+	if index < 0 {
 		return true
 	}
-	now, err := e.generationOf(pods[at])
+	now, err := e.generationOf(pods[index])
 	return err != nil || now >= generation
 }
 
-// keep notes that what is reserved for the pod stays so for that long. written says that it is
-// known that the pod was changed.
-func (e *Engine) keep(node string, uid types.UID, generation int64, pause time.Duration, written bool) {
+// keep extends the pod's reservation for this duration. written says that the API server has
+// confirmed the pod's change.
+func (e *Engine) keep(node string, uid types.UID, generation int64, duration time.Duration, written bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.reserved[uid] = reserved{node, generation, time.Now().Add(pause), written}
+	e.reserved[uid] = reserved{node, generation, time.Now().Add(duration), written}
 }
 
-// drop ends the reservation for the pod.
+// drop removes the reservation for the pod.
 func (e *Engine) drop(node string, uid types.UID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -233,20 +234,20 @@ func (e *Engine) drop(node string, uid types.UID) {
 	e.Nodes.ReleaseMore(node, uid)
 }
 
-// answered reports whether there is a reservation for a later generation of the pod.
+// answered reports whether the pod has a reservation for a later generation.
 func (e *Engine) answered(uid types.UID, generation int64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.reserved[uid].generation > generation
 }
 
-// tell puts an event on the pod.
-func (e *Engine) tell(pod *v1.Pod, reason, format string, details ...any) {
+// event writes an event on the pod.
+func (e *Engine) event(pod *v1.Pod, reason, format string, details ...any) {
 	e.Recorder.Eventf(pod, nil, v1.EventTypeWarning, reason, "Scheduling", format, details...)
 }
 
-// refused reports whether the error says that the pod was not changed.
-func refused(err error) bool {
+// unchanged reports whether the error means that the pod was not changed.
+func unchanged(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return false

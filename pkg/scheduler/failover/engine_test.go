@@ -20,16 +20,16 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
-// asks is what a node asks for the containers of a pod at a generation.
-func asks(pod string, generation int64, containers ...string) deviceinfo.Replacement {
+// replacement is a node's request for the containers of a pod at a generation.
+func replacement(pod string, generation int64, containers ...string) deviceinfo.Replacement {
 	return deviceinfo.Replacement{UID: types.UID(pod), Generation: generation, Containers: containers}
 }
 
-func TestAContainerIsGivenAnotherDeviceOfItsNode(t *testing.T) {
+func TestContainerGetsAnotherDeviceOfItsNode(t *testing.T) {
 	f := newFixture(t)
 	f.holder("p", 0, map[string]string{"main": "A", "log": "B"})
 	f.holder("other", 0, map[string]string{"main": "C"})
-	f.breaks("A", asks("p", 0, "main"))
+	f.breaks("A", replacement("p", 0, "main"))
 	f.sync()
 	f.want("container main", f.has("p", "main"), "D, generation 1")
 	f.want("container log", f.has("p", "log"), "B, generation 1")
@@ -44,31 +44,31 @@ func TestAContainerIsGivenAnotherDeviceOfItsNode(t *testing.T) {
 	f.want("and not again then", f.has("p", "main"), "D, generation 1")
 
 	// It fails as well, and A is healthy again.
-	delete(f.sick, "A")
-	f.breaks("D", asks("p", 1, "main"))
+	delete(f.unhealthy, "A")
+	f.breaks("D", replacement("p", 1, "main"))
 	f.sync()
 	f.want("the second time", f.has("p", "main"), "A, generation 2")
 	f.seen()
 	f.node()
-	f.engine.release("n", time.Now().Add(keepPause))
-	delete(f.sick, "D")
+	f.engine.release("n", time.Now().Add(keepReserved))
+	delete(f.unhealthy, "D")
 	f.node()
 	f.want("free in the end", f.free(), "D")
 	f.pods = nil
 	f.want("free when the pods are gone", f.free(), "A B C D")
 }
 
-func TestANodeIsAnsweredWithAGenerationThatItHasNotSeen(t *testing.T) {
+func TestAnswerHasAGenerationNewToTheNode(t *testing.T) {
 	f := newFixture(t)
-	f.holder("p", 0, map[string]string{"main": "A"}) // somebody has written an older allocation back
-	f.breaks("A", asks("p", 3, "main"))
+	f.holder("p", 0, map[string]string{"main": "A"}) // another client has restored an older allocation
+	f.breaks("A", replacement("p", 3, "main"))
 	f.sync()
 	if got := f.has("p", "main"); !strings.HasSuffix(got, ", generation 4") {
 		t.Errorf("the container has %q", got)
 	}
 }
 
-func TestOnlyWhatAContainerDoesNotHaveIsReserved(t *testing.T) {
+func TestReservesOnlyNewDevices(t *testing.T) {
 	list := func(gpus ...string) sdk.ContainerInfo {
 		info := sdk.ContainerInfo{DevRequests: sdk.ResourceList{}, AllocateFrom: sdk.ResourceLocation{}}
 		for _, gpu := range gpus {
@@ -81,13 +81,13 @@ func TestOnlyWhatAContainerDoesNotHaveIsReserved(t *testing.T) {
 	}
 }
 
-// A pod whose annotations have no room for another allocation is told, and not tried at once again.
-func TestAnAllocationThatIsTooLargeIsNotWritten(t *testing.T) {
+// A pod whose annotations have no space for another allocation gets an event, and no retry at once.
+func TestDoesNotWriteTooLargeAllocations(t *testing.T) {
 	f := newFixture(t)
 	pod := f.holder("p", 0, map[string]string{"main": "A"})
 	pod.Annotations["large"] = strings.Repeat("x", 256<<10)
-	f.breaks("A", asks("p", 0, "main"))
-	if again := f.engine.sync(t.Context(), "n"); again != retryPause {
+	f.breaks("A", replacement("p", 0, "main"))
+	if again := f.engine.sync(t.Context(), "n"); again != retryInterval {
 		t.Errorf("it is tried again after %v", again)
 	}
 	select {
@@ -102,21 +102,21 @@ func TestAnAllocationThatIsTooLargeIsNotWritten(t *testing.T) {
 	f.want("free", f.free(), "B C D")
 }
 
-func TestHealthyDevicesOfTheContainerAreKeptWhereTheyCan(t *testing.T) {
+func TestKeepsHealthyDevicesWherePossible(t *testing.T) {
 	f := newFixture(t)
 	f.holder("p", 0, map[string]string{"main": "A D"})
-	f.breaks("D", asks("p", 0, "main"))
+	f.breaks("D", replacement("p", 0, "main"))
 	f.sync()
 	if got := f.has("p", "main"); !strings.HasPrefix(got, "A ") || !strings.HasSuffix(got, ", generation 1") {
 		t.Errorf("the container has %q, and not A and another one", got)
 	}
 }
 
-func TestOneContainerAtATimeIsAnswered(t *testing.T) {
+func TestReplacesDevicesOfOneContainerAtATime(t *testing.T) {
 	f := newFixture(t)
 	f.holder("p", 0, map[string]string{"main": "A", "log": "B"})
-	f.sick["A"] = true
-	f.breaks("B", asks("p", 0, "log", "main"))
+	f.unhealthy["A"] = true
+	f.breaks("B", replacement("p", 0, "log", "main"))
 	f.sync()
 	f.want("container main", f.has("p", "main"), "A, generation 1")
 	if got := f.has("p", "log"); got != "C, generation 1" && got != "D, generation 1" {
@@ -124,13 +124,13 @@ func TestOneContainerAtATimeIsAnswered(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotAnswered(t *testing.T) {
+func TestRequestsWithoutAReplacement(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(*fixture)
 		event   string
 	}{
-		"a node that asks while another scheduler leads": {prepare: func(f *fixture) { f.leads = false }},
-		"a node that asks for a pod of another node": {prepare: func(f *fixture) {
+		"a node's request while another scheduler leads": {prepare: func(f *fixture) { f.leads = false }},
+		"a request for a pod of another node": {prepare: func(f *fixture) {
 			f.pods[0].Spec.NodeName = "elsewhere"
 		}},
 		"a pod that is being deleted": {prepare: func(f *fixture) {
@@ -142,16 +142,16 @@ func TestWhatIsNotAnswered(t *testing.T) {
 			f.pods[0].Annotations[deviceinfo.Annotation] = strings.ReplaceAll(
 				f.pods[0].Annotations[deviceinfo.Annotation], "gpu/A", "gpu/B")
 		}, "another allocation"},
-		"a container that is not there": {func(f *fixture) { f.node(asks("p", 0, "gone")) }, "has no devices"},
+		"a container that is not there": {func(f *fixture) { f.node(replacement("p", 0, "gone")) }, "has no devices"},
 		"a node without a device that is free": {func(f *fixture) {
 			f.holder("q", 0, map[string]string{"main": "B C D"})
 		}, "no other device of node"},
-		"a node that asks for nothing": {prepare: func(f *fixture) { f.node() }},
+		"a node without requests": {prepare: func(f *fixture) { f.node() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			f.holder("p", 0, map[string]string{"main": "A"})
-			f.breaks("A", asks("p", 0, "main"))
+			f.breaks("A", replacement("p", 0, "main"))
 			test.prepare(f)
 			event := f.sync()
 			f.want("the container", f.has("p", "main"), "A, generation 0")
@@ -159,26 +159,26 @@ func TestWhatIsNotAnswered(t *testing.T) {
 				t.Errorf("the event says %q, want %q", event, test.event)
 			}
 			if again := f.sync(); again != "" {
-				t.Errorf("it is said again: %q", again)
+				t.Errorf("the event is repeated: %q", again)
 			}
 		})
 	}
 }
 
-func TestAnAnswerThatTheNodeHasNotTakenYetIsTheAnswer(t *testing.T) {
+func TestKeepsAnAnswerTheNodeHasNotReadYet(t *testing.T) {
 	f := newFixture(t)
 	f.holder("p", 1, map[string]string{"main": "B"})
-	f.breaks("A", asks("p", 0, "main"))
+	f.breaks("A", replacement("p", 0, "main"))
 	f.sync()
 	f.want("the container", f.has("p", "main"), "B, generation 1")
 }
 
-func TestADeviceThatBecomesFreeIsGiven(t *testing.T) {
+func TestAllocatesADeviceThatBecomesFree(t *testing.T) {
 	f := newFixture(t)
 	f.holder("p", 0, map[string]string{"main": "A"})
 	f.holder("q", 0, map[string]string{"main": "B C D"})
-	f.breaks("A", asks("p", 0, "main"))
-	if f.sync() == "" || f.engine.sync(t.Context(), "n") > retryPause {
+	f.breaks("A", replacement("p", 0, "main"))
+	if f.sync() == "" || f.engine.sync(t.Context(), "n") > retryInterval {
 		t.Error("it is not tried again soon")
 	}
 	f.pods = f.pods[:1]
@@ -188,10 +188,10 @@ func TestADeviceThatBecomesFreeIsGiven(t *testing.T) {
 	}
 }
 
-func TestWhatTheNodeCannotUseIsNotGivenAgain(t *testing.T) {
+func TestDoesNotAllocateRefusedDevicesAgain(t *testing.T) {
 	f := newFixture(t)
 	f.holder("p", 3, map[string]string{"main": "D"}) // which the node cannot use
-	refused := asks("p", 3, "main")
+	refused := replacement("p", 3, "main")
 	refused.Refused = true
 	f.breaks("A", refused)
 	f.sync()
@@ -200,13 +200,13 @@ func TestWhatTheNodeCannotUseIsNotGivenAgain(t *testing.T) {
 	}
 }
 
-// What becomes of a change that the API server did not answer.
-func TestAChangeWhoseAnswerIsLost(t *testing.T) {
+// The API server does not answer the patch. The engine finds out whether it took effect.
+func TestResolvesAPatchWithoutAnAnswer(t *testing.T) {
 	gone := errors.New("the connection is lost")
 	t.Run("took effect", func(t *testing.T) {
 		f := newFixture(t)
 		f.holder("p", 0, map[string]string{"main": "A"})
-		f.breaks("A", asks("p", 0, "main"))
+		f.breaks("A", replacement("p", 0, "main"))
 		f.lose = func(applied func()) error { applied(); return gone }
 		f.sync()
 		f.want("the container", f.has("p", "main")[2:], " generation 1")
@@ -220,7 +220,7 @@ func TestAChangeWhoseAnswerIsLost(t *testing.T) {
 	t.Run("may take effect still", func(t *testing.T) {
 		f := newFixture(t)
 		f.holder("p", 0, map[string]string{"main": "A"})
-		f.breaks("A", asks("p", 0, "main"))
+		f.breaks("A", replacement("p", 0, "main"))
 		tries := 0
 		var lose func(func()) error
 		lose = func(applied func()) error {
@@ -241,7 +241,7 @@ func TestAChangeWhoseAnswerIsLost(t *testing.T) {
 	t.Run("did not", func(t *testing.T) {
 		f := newFixture(t)
 		f.holder("p", 0, map[string]string{"main": "A"})
-		f.breaks("A", asks("p", 0, "main"))
+		f.breaks("A", replacement("p", 0, "main"))
 		f.lose = func(func()) error { return gone }
 		f.sync()
 		if got := f.has("p", "main"); strings.HasPrefix(got, "A") {
@@ -250,12 +250,12 @@ func TestAChangeWhoseAnswerIsLost(t *testing.T) {
 	})
 }
 
-func TestAPodThatWasChangedMeanwhileIsTriedAgain(t *testing.T) {
+func TestRetriesAPodThatChangedMeanwhile(t *testing.T) {
 	f := newFixture(t)
 	pod := f.holder("p", 0, map[string]string{"main": "A"})
-	f.breaks("A", asks("p", 0, "main"))
+	f.breaks("A", replacement("p", 0, "main"))
 	pod.ResourceVersion = "0" // the informer is behind
-	if again := f.engine.sync(t.Context(), "n"); again != conflictPause {
+	if again := f.engine.sync(t.Context(), "n"); again != conflictBackoff {
 		t.Errorf("it is tried again after %v", again)
 	}
 	f.want("the container", f.has("p", "main"), "A, generation 0")
@@ -267,17 +267,17 @@ func TestAPodThatWasChangedMeanwhileIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Pods are bound while a node is answered, and what was reserved for them is theirs then.
-func TestAPodThatIsBoundMeanwhileKeepsItsDevices(t *testing.T) {
+// Pods are bound while the engine answers a node. Their reservations become their devices.
+func TestPodBoundMeanwhileKeepsItsDevices(t *testing.T) {
 	f := newFixture(t)
 	f.holder("p", 0, map[string]string{"main": "A"})
 	f.holder("q", 0, map[string]string{"main": "B"})
-	f.breaks("A", asks("p", 0, "main"))
+	f.breaks("A", replacement("p", 0, "main"))
 	late := f.holder("late", 0, map[string]string{"main": "C D"})
 	before, now := f.pods[:2], f.pods
 	lists := 0
 	f.engine.PodsOn = func(string) ([]*v1.Pod, error) {
-		if lists++; lists <= 2 { // for reservations that are over, and for who asks
+		if lists++; lists <= 2 { // for expired reservations, and for the node's request
 			return before, nil
 		}
 		return now, nil
@@ -289,21 +289,21 @@ func TestAPodThatIsBoundMeanwhileKeepsItsDevices(t *testing.T) {
 	}
 }
 
-// The pods that the scheduler has seen may be older than the node's.
-func TestNothingIsChosenOrReleasedBeforeTheInformerShowsTheLastAnswer(t *testing.T) {
+// The pods in the informer may be older than those that the node has seen.
+func TestWaitsForTheInformerBeforeItChoosesOrReleases(t *testing.T) {
 	f := newFixture(t)
 	f.holder("p", 0, map[string]string{"main": "A"})
-	f.breaks("A", asks("p", 0, "main"))
+	f.breaks("A", replacement("p", 0, "main"))
 	f.sync()
-	given := f.has("p", "main")
-	f.breaks(given[:1], asks("p", 1, "main")) // the node has the answer already, and it fails, too
+	devices := f.has("p", "main")
+	f.breaks(devices[:1], replacement("p", 1, "main")) // the node has the answer already, and it fails, too
 	f.sync()
-	f.want("the container", f.has("p", "main"), given)
-	delete(f.sick, given[:1])
+	f.want("the container", f.has("p", "main"), devices)
+	delete(f.unhealthy, devices[:1])
 	f.node()
 	f.engine.release("n", time.Now().Add(time.Hour))
-	if free := f.free(); strings.Contains(free, given[:1]) {
-		t.Errorf("%s are free, and the container has %s", free, given)
+	if free := f.free(); strings.Contains(free, devices[:1]) {
+		t.Errorf("%s are free, and the container has %s", free, devices)
 	}
 	f.seen()
 	f.engine.release("n", time.Now().Add(time.Hour))
@@ -312,12 +312,12 @@ func TestNothingIsChosenOrReleasedBeforeTheInformerShowsTheLastAnswer(t *testing
 	}
 }
 
-func TestWhatTheAPIServerForbidsIsSaidAndNotTriedAllTheTime(t *testing.T) {
+func TestReportsAForbiddenPatchAndBacksOff(t *testing.T) {
 	f := newFixture(t)
 	f.holder("p", 0, map[string]string{"main": "A"})
-	f.breaks("A", asks("p", 0, "main"))
+	f.breaks("A", replacement("p", 0, "main"))
 	f.lose = func(func()) error { return apierrors.NewForbidden(v1.Resource("pods"), "p", errors.New("a policy")) }
-	if again := f.engine.sync(t.Context(), "n"); again != retryPause {
+	if again := f.engine.sync(t.Context(), "n"); again != retryInterval {
 		t.Errorf("it is tried again after %v", again)
 	}
 	if event := <-f.events.Events; !strings.Contains(event, "may not write the pod's allocation") {

@@ -40,7 +40,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// groups is a plugin that leaves everything to the group scheduler.
+// groups is a plugin that delegates all to the group scheduler.
 type groups struct{}
 
 func (groups) AddNode(string, *sdk.NodeInfo) {}
@@ -70,22 +70,23 @@ func (groups) UsingGroupScheduler() bool                            { return tru
 // fixture is an engine with a node n, as the informers and the API server have it.
 type fixture struct {
 	*testing.T
-	engine  *Engine
-	nodes   cache.Indexer
-	pods    []*v1.Pod
-	client  *fake.Clientset
-	events  *events.FakeRecorder
-	leads   bool
-	version int
-	sick    map[string]bool
+	engine    *Engine
+	nodes     cache.Indexer
+	pods      []*v1.Pod
+	client    *fake.Clientset
+	events    *events.FakeRecorder
+	leads     bool
+	version   int
+	unhealthy map[string]bool
 
-	lose func(applied func()) error // what becomes of the next patch, nil for success
+	lose func(applied func()) error // decides the outcome of the next patch; nil for success
 }
 
 func newFixture(t *testing.T) *fixture {
 	f := &fixture{
-		T: t, leads: true, sick: map[string]bool{}, client: fake.NewClientset(), events: events.NewFakeRecorder(100),
-		nodes: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil),
+		T: t, leads: true, unhealthy: map[string]bool{}, client: fake.NewClientset(),
+		events: events.NewFakeRecorder(100),
+		nodes:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil),
 	}
 	lister := corelisters.NewNodeLister(f.nodes)
 	set := allocation.New(klog.Background(), nil, allocation.Named{File: "groups.so", Plugin: groups{}})
@@ -105,13 +106,13 @@ func newFixture(t *testing.T) *fixture {
 	states.Enforce(keys.Verifier())
 	f.engine = New(Options{
 		Schedulers: set, Nodes: states, NodeLister: lister, Client: f.client, Keys: keys, Recorder: f.events,
-		PodsOn: func(node string) (on []*v1.Pod, _ error) {
+		PodsOn: func(node string) (pods []*v1.Pod, _ error) {
 			for _, pod := range f.pods {
 				if pod.Spec.NodeName == node {
-					on = append(on, pod)
+					pods = append(pods, pod)
 				}
 			}
-			return on, nil
+			return pods, nil
 		},
 		Leads: func() bool { return f.leads },
 	})
@@ -134,13 +135,13 @@ func cards(gpu string) sdk.ResourceName {
 	return sdk.ResourceName(sdk.DeviceGroupPrefix + "/gpugrp0/" + gpus[at] + "/cards")
 }
 
-// node updates the node, which asks for these pods.
+// node updates the node, which requests replacements for these pods.
 func (f *fixture) node(wanted ...deviceinfo.Replacement) {
 	f.Helper()
 	info := sdk.NewNodeInfoWithName("n")
 	for _, gpu := range []string{"A", "B", "C", "D"} {
 		info.Capacity[cards(gpu)] = 1
-		if !f.sick[gpu] {
+		if !f.unhealthy[gpu] {
 			info.Allocatable[cards(gpu)] = 1
 		}
 	}
@@ -160,9 +161,9 @@ func (f *fixture) node(wanted ...deviceinfo.Replacement) {
 	}
 }
 
-// breaks makes a GPU unhealthy, and the node ask for the pods.
+// breaks makes a GPU unhealthy, and the node request replacements for the pods.
 func (f *fixture) breaks(gpu string, wanted ...deviceinfo.Replacement) {
-	f.sick[gpu] = true
+	f.unhealthy[gpu] = true
 	f.node(wanted...)
 }
 
@@ -177,16 +178,16 @@ func (f *fixture) holder(name string, generation int64, containers map[string]st
 		Spec: v1.PodSpec{NodeName: "n"},
 	}
 	for container, has := range containers {
-		of := sdk.ContainerInfo{
+		spec := sdk.ContainerInfo{
 			Requests: sdk.ResourceList{}, DevRequests: sdk.ResourceList{}, AllocateFrom: sdk.ResourceLocation{},
 		}
 		for i, gpu := range strings.Fields(has) {
 			request := fmt.Sprintf("gpugrp0/%d/gpu/%d/cards", i, i)
-			of.Requests[sdk.ResourceName(request)] = 1
+			spec.Requests[sdk.ResourceName(request)] = 1
 			full := sdk.ResourceName(sdk.DeviceGroupPrefix + "/" + request)
-			of.DevRequests[full], of.AllocateFrom[full] = 1, cards(gpu)
+			spec.DevRequests[full], spec.AllocateFrom[full] = 1, cards(gpu)
 		}
-		info.RunningContainers[container] = of
+		info.RunningContainers[container] = spec
 		pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: container})
 	}
 	value, err := deviceinfo.EncodePod(info)
@@ -271,8 +272,8 @@ func (f *fixture) has(name, container string) string {
 		f.Fatal(err)
 	}
 	var all []string
-	for _, from := range info.RunningContainers[container].AllocateFrom {
-		all = append(all, strings.Split(string(from), "/")[5])
+	for _, device := range info.RunningContainers[container].AllocateFrom {
+		all = append(all, strings.Split(string(device), "/")[5])
 	}
 	slices.Sort(all)
 	return fmt.Sprintf("%s, generation %d", strings.Join(all, " "), generation)
@@ -304,15 +305,15 @@ func (f *fixture) free() string {
 	if err != nil {
 		f.Fatal(err)
 	}
-	on, _ := f.engine.PodsOn("n")
-	view, err := f.engine.Nodes.View(f.Context(), source, on)
+	bound, _ := f.engine.PodsOn("n")
+	view, err := f.engine.Nodes.View(f.Context(), source, bound)
 	if err != nil {
 		f.Fatal(err)
 	}
 	var all []string
-	for _, at := range view.Devices.Resources() {
-		if at.Allocatable > at.Used {
-			all = append(all, strings.Split(string(at.Name), "/")[5])
+	for _, card := range view.Devices.Resources() {
+		if card.Allocatable > card.Used {
+			all = append(all, strings.Split(string(card.Name), "/")[5])
 		}
 	}
 	slices.Sort(all)

@@ -18,13 +18,13 @@ import (
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// maxTries is how many devices are tried in the place of the failed one, before all of the
-// container's devices are chosen anew.
+// maxTries is how many devices place tries in place of the failed one, before it chooses all
+// devices of the container again.
 const maxTries = 32
 
-// place chooses devices for the container, by what the pod requests for it. It keeps those that are
-// healthy, if one other device is enough. refused says that the node cannot use those that the
-// container has.
+// place chooses devices for the container according to the pod's request. It keeps the healthy ones
+// if one other device suffices. refused says that the node cannot use the container's current
+// devices.
 func (e *Engine) place(
 	ctx context.Context, vacancy *nodestate.Vacancy, pod *v1.Pod, container string, refused bool,
 ) (sdk.ContainerInfo, error) {
@@ -47,11 +47,11 @@ func (e *Engine) place(
 			if own[device] {
 				continue
 			}
-			without := map[string]bool{}
+			excluded := map[string]bool{}
 			for _, other := range devices {
-				without[other] = other != device && !own[other]
+				excluded[other] = other != device && !own[other]
 			}
-			if chosen, err := e.allocate(ctx, vacancy, without, request, container); err == nil {
+			if chosen, err := e.allocate(ctx, vacancy, excluded, request, container); err == nil {
 				return chosen, nil
 			}
 		}
@@ -59,7 +59,7 @@ func (e *Engine) place(
 	return e.allocate(ctx, vacancy, nil, request, container)
 }
 
-// requestOf returns what the pod requests for the container.
+// requestOf returns the pod's request for the container.
 func (e *Engine) requestOf(pod *v1.Pod, container string) (*request.Request, error) {
 	all, err := e.Nodes.Requests.Read(pod)
 	if err != nil {
@@ -75,19 +75,19 @@ func (e *Engine) requestOf(pod *v1.Pod, container string) (*request.Request, err
 	info := *all.Pod
 	info.InitContainers, info.RunningContainers = nil, map[string]sdk.ContainerInfo{container: own}
 	return &request.Request{
-		Pod: &info, Waited: true, // no other node has better ones for it
+		Pod: &info, Waited: true, // no other node may have better devices
 		Containers: slices.DeleteFunc(slices.Clone(all.Containers), func(c grouptree.Container) bool {
 			return c.Name != container
 		}),
 	}, nil
 }
 
-// allocate chooses devices for the container among those that are left and not without.
+// allocate chooses devices for the container among the free ones that are not excluded.
 func (e *Engine) allocate(
-	ctx context.Context, vacancy *nodestate.Vacancy, without map[string]bool, request *request.Request,
+	ctx context.Context, vacancy *nodestate.Vacancy, excluded map[string]bool, request *request.Request,
 	container string,
 ) (sdk.ContainerInfo, error) {
-	node, err := vacancy.Node(ctx, without)
+	node, err := vacancy.Node(ctx, excluded)
 	if err != nil {
 		return sdk.ContainerInfo{}, err
 	}
@@ -97,7 +97,7 @@ func (e *Engine) allocate(
 	}
 	chosen := info.RunningContainers[container]
 	if len(chosen.AllocateFrom) == 0 {
-		return sdk.ContainerInfo{}, fmt.Errorf("container %q is allocated nothing", container)
+		return sdk.ContainerInfo{}, fmt.Errorf("container %q gets no devices", container)
 	}
 	return chosen, nil
 }

@@ -16,7 +16,7 @@ import (
 	v1 "k8s.io/kubernetes/pkg/apis/admissionregistration/v1"
 )
 
-// Reason says in one word what is wrong with an installed policy. It is the label of a metric.
+// Reason classifies a problem of an installed policy. It is the label of a metric.
 type Reason string
 
 // The reasons.
@@ -25,21 +25,21 @@ const (
 	Missing Reason = "missing"
 	// Unbound: the binding is not installed, or binds another policy.
 	Unbound Reason = "unbound"
-	// Outdated: the policy is that of another release.
+	// Outdated: the policy belongs to another release.
 	Outdated Reason = "outdated"
-	// NotDenying: the binding reports what it should refuse.
+	// NotDenying: the binding reports requests that it should refuse.
 	NotDenying Reason = "not_denying"
-	// Narrowed: the binding leaves requests out.
+	// Narrowed: the binding excludes requests.
 	Narrowed Reason = "narrowed"
 	// Parameters: the policy or its binding depends on parameters.
 	Parameters Reason = "parameters"
-	// FailurePolicy: requests pass on which the policy fails.
+	// FailurePolicy: requests pass if the policy fails on them.
 	FailurePolicy Reason = "failure_policy"
 	// MatchConstraints: the policy is for other requests.
 	MatchConstraints Reason = "match_constraints"
-	// MatchConditions: the policy has other conditions for looking at a request.
+	// MatchConditions: the policy has other conditions for matching a request.
 	MatchConditions Reason = "match_conditions"
-	// Variables: what the expressions use is different.
+	// Variables: the variables of the expressions differ.
 	Variables Reason = "variables"
 	// Validations: the policy lacks a validation.
 	Validations Reason = "validations"
@@ -47,17 +47,17 @@ const (
 	Unknown Reason = "unknown"
 )
 
-// problem is one way in which an installed policy is not what the scheduler was built with.
+// problem is one difference of an installed policy from the one that the scheduler was built with.
 type problem struct {
 	reason Reason
-	// text says what is different, in words.
+	// text describes the difference for people.
 	text string
 }
 
-// compare returns how the installed policy and its binding, either of which may be nil, differ from
-// those that were shipped, and which variables were set by somebody: lists of names, which
-// administrators may change. What only the words of a refusal depend on is not compared, nor are
-// further validations: they refuse more.
+// compare returns the differences of the installed policy and its binding, either of which may be
+// nil, from the shipped ones, and the variables that an administrator has set: lists of names,
+// which administrators may change. It does not compare the texts of refusals, nor additional
+// validations, which refuse more.
 func compare(want guard, policy *admissionv1.ValidatingAdmissionPolicy,
 	binding *admissionv1.ValidatingAdmissionPolicyBinding,
 ) (problems []problem, customized []string) {
@@ -76,7 +76,7 @@ func comparePolicy(shipped guard, got content) (problems []problem, customized [
 		return nil, customized
 	}
 	if got.released(shipped.policy.Name) {
-		return []problem{{Outdated, "it is that of another release"}}, customized
+		return []problem{{Outdated, "it belongs to another release"}}, customized
 	}
 	add := func(reason Reason, format string, args ...any) {
 		problems = append(problems, problem{reason, fmt.Sprintf(format, args...)})
@@ -95,9 +95,12 @@ func comparePolicy(shipped guard, got content) (problems []problem, customized [
 		expressions(got.MatchConditions)) {
 		add(MatchConditions, "%s", text)
 	}
-	wanted, given := variables(want.Variables), variables(got.Variables)
-	maps.DeleteFunc(given, func(name, _ string) bool { _, ours := wanted[name]; return !ours }) // nothing uses it
-	for _, text := range differences("variable", wanted, given) {
+	wanted, customVariables := variables(want.Variables), variables(got.Variables)
+	maps.DeleteFunc(customVariables, func(name, _ string) bool {
+		_, shipped := wanted[name]
+		return !shipped // no expression uses it
+	})
+	for _, text := range differences("variable", wanted, customVariables) {
 		add(Variables, "%s", text)
 	}
 	for _, expression := range want.Validations {
@@ -132,7 +135,7 @@ func compareBinding(want guard, binding *admissionv1.ValidatingAdmissionPolicyBi
 	return problems
 }
 
-// bindingMatch returns how a binding limits its policy, nil for not at all.
+// bindingMatch returns how a binding limits its policy, or nil for no limit.
 func bindingMatch(binding *admissionv1.ValidatingAdmissionPolicyBinding) *admissionv1.MatchResources {
 	binding = binding.DeepCopy()
 	v1.SetObjectDefaults_ValidatingAdmissionPolicyBinding(binding)
@@ -144,12 +147,12 @@ func bindingMatch(binding *admissionv1.ValidatingAdmissionPolicyBinding) *admiss
 	return match
 }
 
-// nameList is a CEL list of names, as administrators may change it: of the users that may write
-// allocations, for example. It has no expression, so it cannot depend on the request.
+// nameList matches a CEL list of names, which administrators may change: the users that may write
+// allocations, for example. Without expressions it cannot depend on the request.
 var nameList = regexp.MustCompile(`^\s*\[\s*('[^'"\\]*'(\s*,\s*'[^'"\\]*')*)?\s*,?\s*\]\s*$`)
 
-// adopt replaces the variables that are lists of names by those that want has, where that is such a
-// list too. It returns what they were, when they were different.
+// adopt replaces variables that are lists of names by those of want, if these are such lists too.
+// It returns the replaced values that differed.
 func (c *content) adopt(want content) (customized []string) {
 	wanted := variables(want.Variables)
 	for i, variable := range c.Variables {
@@ -179,7 +182,7 @@ func expressions(list []admissionv1.MatchCondition) map[string]string {
 	return byName
 }
 
-// differences says how named expressions differ from those that are wanted.
+// differences describes how named expressions differ from the wanted ones.
 func differences(what string, want, got map[string]string) []string {
 	var found []string
 	for _, name := range slices.Sorted(maps.Keys(want)) {
@@ -198,7 +201,7 @@ func differences(what string, want, got map[string]string) []string {
 	return found
 }
 
-// asJSON returns what people would write for v.
+// asJSON returns v as people write it.
 func asJSON(v any) string {
 	text, err := json.Marshal(v)
 	switch {

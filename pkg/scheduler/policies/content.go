@@ -17,8 +17,8 @@ import (
 	v1 "k8s.io/kubernetes/pkg/apis/admissionregistration/v1"
 )
 
-// content is what a policy decides, without what makes no difference to that: the words of a
-// refusal, the order of conditions, and whether a default was written or filled in.
+// content is the part of a policy that decides. It excludes the texts of refusals, the order of
+// conditions, and whether a default was written or filled in.
 type content struct {
 	FailurePolicy    admissionv1.FailurePolicyType
 	ParamKind        *admissionv1.ParamKind
@@ -47,15 +47,14 @@ func contentOf(policy *admissionv1.ValidatingAdmissionPolicy) content {
 	return c
 }
 
-// normalized sorts what has no order and removes selectors that select everything. It changes
-// match.
+// normalized sorts lists without an order and removes selectors that select all. It changes match.
 func normalized(match *admissionv1.MatchResources) *admissionv1.MatchResources {
 	if match == nil {
 		return nil
 	}
 	for _, selector := range []**metav1.LabelSelector{&match.NamespaceSelector, &match.ObjectSelector} {
 		if *selector != nil && len((*selector).MatchLabels)+len((*selector).MatchExpressions) == 0 {
-			*selector = nil // it selects everything
+			*selector = nil // it selects all
 		}
 	}
 	for _, rules := range [][]admissionv1.NamedRuleWithOperations{match.ResourceRules, match.ExcludeResourceRules} {
@@ -81,13 +80,12 @@ func (c content) digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// releases has a line with the name and the digest of each policy for every content that it ever
-// had.
+// releases has a line with the name and the digest for every content that a policy ever had.
 //
 //go:embed releases.txt
 var releases string
 
-// released reports whether the content is one that the policy of that name once had.
+// released reports whether a release had this content for the policy of that name.
 func (c content) released(name string) bool {
 	return slices.Contains(strings.Split(releases, "\n"), name+" "+c.digest())
 }

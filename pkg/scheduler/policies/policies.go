@@ -1,9 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policies compares the admission policies that a cluster has with those of
-// deploy/policies. Without them users may write the annotation's fields that belong to the
-// scheduler and to the nodes, and a policy that is weakened guards nothing, whatever its name.
+// Package policies compares the admission policies of a cluster with those of deploy/policies.
+// Without them users may write the annotation's fields that belong to the scheduler and to the
+// nodes. A weakened policy has the right name but protects nothing.
 package policies
 
 import (
@@ -28,20 +28,19 @@ const (
 	// checkPeriod is the time between two checks. Policies may be installed and removed at any
 	// time.
 	checkPeriod = 5 * time.Minute
-	// requestTimeout is the limit for one request to the API server.
+	// requestTimeout is the timeout of one request to the API server.
 	requestTimeout = 10 * time.Second
 )
 
-// Problem is one way in which an installed policy differs from the one that this program was built
-// with.
+// Problem is one difference of an installed policy from the one that this program was built with.
 type Problem struct {
 	Policy string
 	Reason Reason
-	// Text says what is different, in words.
+	// Text describes the difference for people.
 	Text string
 }
 
-// Report is what a comparison has found.
+// Report is the result of a comparison.
 type Report struct {
 	Problems []Problem // by policy
 	// Customized are the lists of names in variables, such as the users that may write allocations,
@@ -50,13 +49,13 @@ type Report struct {
 }
 
 // Watch compares the policies with those that this program was built with until ctx ends. It logs
-// what is different, and sets metrics.PoliciesMissing and metrics.PolicyProblems.
+// the differences, and sets metrics.PoliciesMissing and metrics.PolicyProblems.
 func Watch(ctx context.Context, client kubernetes.Interface) {
 	customized := map[string]string{}
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		report, err := Check(ctx, client)
 		if err != nil {
-			if ctx.Err() == nil { // a test reads what we ship
+			if ctx.Err() == nil { // a test reads the shipped policies
 				klog.FromContext(ctx).Error(err, "The admission policies are not checked")
 			}
 			return
@@ -119,26 +118,26 @@ func (r Report) publish(ctx context.Context) {
 	metrics.PoliciesMissing.Set(float64(len(missing)))
 }
 
-// apply says how the policies are applied. Applied in the way of another installation, they would
-// forbid the scheduler of this one to write allocations.
+// apply is the instruction to apply the policies. Policies applied for another kind of installation
+// would forbid this scheduler to write allocations.
 const apply = "apply deploy/policies of this release as they were installed (by hand: kubectl apply -f " +
 	"deploy/policies; second scheduler: kubectl apply -k deploy/second-scheduler; Helm: helm upgrade --reuse-values)"
 
-// NextStep says what to do about the problem.
+// NextStep says how to fix the problem.
 func (p Problem) NextStep() string {
 	switch p.Reason {
 	case Unknown:
 		return "apply deploy/rbac of this release: kubectl apply -f deploy/rbac"
 	case Missing, Unbound, Outdated:
 		return apply
-	default: // kubectl apply leaves what somebody else has added
+	default: // kubectl apply keeps fields that another client has added
 		return "kubectl delete validatingadmissionpolicy,validatingadmissionpolicybinding " + p.Policy + ", then " +
 			apply
 	}
 }
 
-// installed returns a policy and its binding, nil for what does not exist. It retries until it gets
-// an answer or ctx ends.
+// installed returns a policy and its binding; each is nil if it does not exist. It retries until it
+// gets an answer or ctx ends.
 func installed(ctx context.Context, client kubernetes.Interface, name string) (
 	*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding, error,
 ) {

@@ -41,7 +41,7 @@ func guards(t *testing.T) []guard {
 	return all
 }
 
-func TestEveryFileOfPoliciesIsRead(t *testing.T) {
+func TestReadsEveryPolicyFile(t *testing.T) {
 	files, err := filepath.Glob("../../../deploy/policies/*.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestEveryFileOfPoliciesIsRead(t *testing.T) {
 }
 
 // Without the permission to read a policy, the scheduler cannot know that it is in force.
-func TestTheSchedulersRoleMayReadEveryPolicy(t *testing.T) {
+func TestSchedulerRoleMayReadEveryPolicy(t *testing.T) {
 	text, err := os.ReadFile("../../../deploy/rbac/kubedevice-scheduler.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -82,9 +82,8 @@ func TestTheSchedulersRoleMayReadEveryPolicy(t *testing.T) {
 	}
 }
 
-// releases.txt lets a scheduler tell a policy of another release from one that somebody has
-// changed.
-func TestEveryContentOfAPolicyIsRecorded(t *testing.T) {
+// With releases.txt, a scheduler can distinguish a policy of another release from a changed one.
+func TestReleasesListsEveryPolicyContent(t *testing.T) {
 	for _, g := range guards(t) {
 		c := contentOf(g.policy)
 		if c.released(g.policy.Name) {
@@ -101,7 +100,7 @@ func TestEveryContentOfAPolicyIsRecorded(t *testing.T) {
 	}
 }
 
-func TestFilesThatAreNoPoliciesAreRefused(t *testing.T) {
+func TestRejectsFilesThatAreNoPolicies(t *testing.T) {
 	const policy = "kind: ValidatingAdmissionPolicy\nmetadata: {name: a}\n"
 	const binding = "kind: ValidatingAdmissionPolicyBinding\nmetadata: {name: a}\n"
 	for name, test := range map[string]struct {
@@ -120,7 +119,7 @@ func TestFilesThatAreNoPoliciesAreRefused(t *testing.T) {
 			map[string]string{"a.yaml": policy + "specs: {}\n"}, "unknown field",
 		},
 		"a document that is not an object": {map[string]string{"a.yaml": "- a\n"}, "a.yaml: "},
-		"a binding of another name binds no one": {
+		"a binding of another name binds no policy": {
 			map[string]string{"a.yaml": policy + "---\n" + strings.ReplaceAll(binding, "a}", "b}")}, "lacks",
 		},
 	} {
@@ -139,7 +138,7 @@ func TestFilesThatAreNoPoliciesAreRefused(t *testing.T) {
 
 type policySpec = admissionv1.ValidatingAdmissionPolicySpec
 
-// one is a policy that has something of everything.
+// one is a policy with every kind of field.
 func one() guard {
 	meta := metav1.ObjectMeta{Name: "one"}
 	rule := admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
@@ -171,7 +170,7 @@ func one() guard {
 	}
 }
 
-func TestWhatWeakensAPolicyIsFoundAndNothingElse(t *testing.T) {
+func TestReportsOnlyWeakenedPolicies(t *testing.T) {
 	type policy = policySpec
 	type binding = admissionv1.ValidatingAdmissionPolicyBindingSpec
 	everything := &admissionv1.MatchResources{
@@ -182,27 +181,27 @@ func TestWhatWeakensAPolicyIsFoundAndNothingElse(t *testing.T) {
 	for name, test := range map[string]struct {
 		change     func(*policy, *binding)
 		want       []Reason
-		words      string // part of the first problem
+		text       string // part of the first problem
 		customized string
 	}{
-		"the policy that we ship": {change: func(*policy, *binding) {}},
-		"what the API server fills in": {change: func(p *policy, _ *binding) {
+		"the shipped policy": {change: func(*policy, *binding) {}},
+		"defaults of the API server": {change: func(p *policy, _ *binding) {
 			p.MatchConstraints.MatchPolicy = everything.MatchPolicy
 			p.MatchConstraints.NamespaceSelector = everything.NamespaceSelector
 			p.MatchConstraints.ObjectSelector = everything.ObjectSelector
 			p.MatchConstraints.ResourceRules[0].Scope = ptr.To(admissionv1.AllScopes)
 		}},
-		"another order of what has none": {change: func(p *policy, _ *binding) {
+		"another order of an unordered list": {change: func(p *policy, _ *binding) {
 			slices.Reverse(p.MatchConditions)
 			slices.Reverse(p.Validations)
 			slices.Reverse(p.MatchConstraints.ResourceRules[0].Operations)
 			slices.Reverse(p.MatchConstraints.ResourceRules[0].Resources)
 		}},
-		"other words of a refusal": {change: func(p *policy, _ *binding) { p.Validations[0].Message = "never" }},
+		"another text of a refusal": {change: func(p *policy, _ *binding) { p.Validations[0].Message = "never" }},
 		"one more validation": {change: func(p *policy, _ *binding) {
 			p.Validations = append(p.Validations, admissionv1.Validation{Expression: "false"})
 		}},
-		"a variable that nothing of ours uses": {change: func(p *policy, _ *binding) {
+		"a variable that no shipped expression uses": {change: func(p *policy, _ *binding) {
 			p.Variables = append(p.Variables, admissionv1.Variable{Name: "more", Expression: "1"})
 		}},
 		"a binding that limits nothing": {change: func(_ *policy, b *binding) { b.MatchResources = everything }},
@@ -218,7 +217,7 @@ func TestWhatWeakensAPolicyIsFoundAndNothingElse(t *testing.T) {
 		"a list that depends on the request": {
 			change: func(p *policy, _ *binding) { p.Variables[0].Expression = "[request.userInfo.username]" },
 			want:   []Reason{Variables},
-			words:  `its variable "users" is [request.userInfo.username], and must be ['a']`,
+			text:   `its variable "users" is [request.userInfo.username], and must be ['a']`,
 		},
 		"a list of two strings that are joined": {
 			change: func(p *policy, _ *binding) { p.Variables[0].Expression = "['a'] + ['b']" },
@@ -229,13 +228,13 @@ func TestWhatWeakensAPolicyIsFoundAndNothingElse(t *testing.T) {
 		},
 		"an action that only reports": {
 			change: func(_ *policy, b *binding) { b.ValidationActions[0] = admissionv1.Audit },
-			want:   []Reason{NotDenying}, words: "its binding has the validationActions [Audit], and must have Deny",
+			want:   []Reason{NotDenying}, text: "its binding has the validationActions [Audit], and must have Deny",
 		},
 		"a namespace that is left out by the binding": {
 			change: func(_ *policy, b *binding) {
 				b.MatchResources = &admissionv1.MatchResources{NamespaceSelector: some}
 			},
-			want: []Reason{Narrowed}, words: `{"namespaceSelector":{"matchLabels":{"a":"b"}}`,
+			want: []Reason{Narrowed}, text: `{"namespaceSelector":{"matchLabels":{"a":"b"}}`,
 		},
 		"a resource that is left out by the binding": {
 			change: func(p *policy, b *binding) {
@@ -245,11 +244,11 @@ func TestWhatWeakensAPolicyIsFoundAndNothingElse(t *testing.T) {
 		},
 		"a binding with parameters": {
 			change: func(_ *policy, b *binding) { b.ParamRef = &admissionv1.ParamRef{Name: "a"} },
-			want:   []Reason{Parameters}, words: `its binding has the paramRef {"name":"a"}, and must have absent`,
+			want:   []Reason{Parameters}, text: `its binding has the paramRef {"name":"a"}, and must have absent`,
 		},
 		"a binding for another policy": {
 			change: func(_ *policy, b *binding) { b.PolicyName = "two" },
-			want:   []Reason{Unbound}, words: `its binding is for the policy "two"`,
+			want:   []Reason{Unbound}, text: `its binding is for the policy "two"`,
 		},
 		"a policy with parameters": {
 			change: func(p *policy, _ *binding) {
@@ -259,24 +258,24 @@ func TestWhatWeakensAPolicyIsFoundAndNothingElse(t *testing.T) {
 		},
 		"failures that are ignored": {
 			change: func(p *policy, _ *binding) { p.FailurePolicy = ptr.To(admissionv1.Ignore) },
-			want:   []Reason{FailurePolicy}, words: "its failurePolicy is Ignore, and must be Fail",
+			want:   []Reason{FailurePolicy}, text: "its failurePolicy is Ignore, and must be Fail",
 		},
 		"one more condition": {
 			change: func(p *policy, _ *binding) {
 				p.MatchConditions = append(p.MatchConditions,
 					admissionv1.MatchCondition{Name: "c", Expression: "false"})
 			},
-			want: []Reason{MatchConditions}, words: `its matchCondition "c", false, must not be there`,
+			want: []Reason{MatchConditions}, text: `its matchCondition "c", false, must not be there`,
 		},
 		"one condition less": {
 			change: func(p *policy, _ *binding) { p.MatchConditions = p.MatchConditions[:1] },
-			want:   []Reason{MatchConditions}, words: `its matchCondition "b" is missing`,
+			want:   []Reason{MatchConditions}, text: `its matchCondition "b" is missing`,
 		},
 		"a condition that is never true": {
 			change: func(p *policy, _ *binding) { p.MatchConditions[0].Expression = "false" },
 			want:   []Reason{MatchConditions},
 		},
-		"a resource that is not looked at": {
+		"a resource that the policy does not match": {
 			change: func(p *policy, _ *binding) {
 				p.MatchConstraints.ResourceRules[0].Resources = []string{"pods"}
 			},
@@ -288,11 +287,11 @@ func TestWhatWeakensAPolicyIsFoundAndNothingElse(t *testing.T) {
 		},
 		"no validation": {
 			change: func(p *policy, _ *binding) { p.Validations = nil },
-			want:   []Reason{Validations, Validations}, words: "the validation true is missing",
+			want:   []Reason{Validations, Validations}, text: "the validation true is missing",
 		},
 		"a validation that is always true": {
 			change: func(p *policy, _ *binding) { p.Validations[0].Expression = "true" },
-			want:   []Reason{Validations}, words: "the validation variables.is is missing",
+			want:   []Reason{Validations}, text: "the validation variables.is is missing",
 		},
 		"several at once": {
 			change: func(p *policy, b *binding) { p.Validations, b.ValidationActions = p.Validations[:1], nil },
@@ -310,8 +309,8 @@ func TestWhatWeakensAPolicyIsFoundAndNothingElse(t *testing.T) {
 			if diff := cmp.Diff(test.want, reasons); diff != "" {
 				t.Errorf("problems (-want +got):\n%s\n%v", diff, problems)
 			}
-			if test.words != "" && !strings.Contains(problems[0].text, test.words) {
-				t.Errorf("the problem is %q, want %q", problems[0].text, test.words)
+			if test.text != "" && !strings.Contains(problems[0].text, test.text) {
+				t.Errorf("the problem is %q, want %q", problems[0].text, test.text)
 			}
 			if got := strings.Join(customized, ""); got != test.customized {
 				t.Errorf("customized is %q, want %q", got, test.customized)
@@ -320,7 +319,7 @@ func TestWhatWeakensAPolicyIsFoundAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestAPolicyOfAnotherReleaseIsOutdated(t *testing.T) {
+func TestPolicyOfAnotherReleaseIsOutdated(t *testing.T) {
 	before := one()
 	before.policy.Spec.Validations = before.policy.Spec.Validations[:1]
 	saved := releases
@@ -341,9 +340,9 @@ func TestAPolicyOfAnotherReleaseIsOutdated(t *testing.T) {
 	}
 }
 
-// deploy/policies alone would take the right to write allocations from a scheduler that is not
-// kube-scheduler's user.
-func TestTheNextStepIsForEachKindOfInstallation(t *testing.T) {
+// deploy/policies alone would forbid a scheduler that is not kube-scheduler's user to write
+// allocations.
+func TestNextStepCoversEachKindOfInstallation(t *testing.T) {
 	for _, reason := range []Reason{Missing, Unbound, Outdated, Narrowed, Variables, Validations} {
 		step := Problem{"one", reason, ""}.NextStep()
 		for _, want := range []string{
@@ -355,12 +354,12 @@ func TestTheNextStepIsForEachKindOfInstallation(t *testing.T) {
 			}
 		}
 		if strings.Contains(step, "replace") {
-			t.Errorf("%s: the next step is %q, which takes other schedulers' rights away", reason, step)
+			t.Errorf("%s: the next step is %q, which revokes other schedulers' rights", reason, step)
 		}
 	}
 }
 
-func TestPoliciesThatAreMissingAreCounted(t *testing.T) {
+func TestCountsMissingPolicies(t *testing.T) {
 	metrics.Register()
 	const untouched = -1
 	var all []runtime.Object
@@ -424,7 +423,7 @@ func TestPoliciesThatAreMissingAreCounted(t *testing.T) {
 	}
 }
 
-func TestTheCheckEndsWithItsContext(t *testing.T) {
+func TestCheckEndsWithItsContext(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewInternalError(errors.New("no"))
@@ -432,6 +431,6 @@ func TestTheCheckEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := Check(ctx, client); err == nil {
-		t.Error("there is a report of policies that nobody could read")
+		t.Error("there is a report of policies that the client cannot read")
 	}
 }

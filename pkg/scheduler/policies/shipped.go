@@ -28,11 +28,11 @@ type guard struct {
 	binding *admissionv1.ValidatingAdmissionPolicyBinding
 }
 
-// shipped returns the policies of deploy/policies by name, as this program was built with them.
+// shipped returns by name the policies of deploy/policies that this program was built with.
 func shipped() ([]guard, error) { return read(deploy.Policies) }
 
 // read returns the policies in all YAML files of files, by name. A file may have any number of
-// them. The error says what the files have beside policies, and which policy lacks its binding.
+// them. The error names documents that are no policies, and a policy that lacks its binding.
 func read(files fs.FS) ([]guard, error) {
 	byName := map[string]guard{}
 	err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
@@ -80,11 +80,11 @@ func addFile(byName map[string]guard, text []byte) error {
 }
 
 func addDocument(byName map[string]guard, document []byte) error {
-	var of metav1.TypeMeta
-	if err := yaml.Unmarshal(document, &of); err != nil {
+	var meta metav1.TypeMeta
+	if err := yaml.Unmarshal(document, &meta); err != nil {
 		return err
 	}
-	switch of.Kind {
+	switch meta.Kind {
 	case "ValidatingAdmissionPolicy":
 		policy := &admissionv1.ValidatingAdmissionPolicy{}
 		if err := yaml.UnmarshalStrict(document, policy); err != nil {
@@ -103,7 +103,7 @@ func addDocument(byName map[string]guard, document []byte) error {
 		byName[binding.Name] = g
 	case "": // only comments
 	default:
-		return fmt.Errorf("%s is no admission policy", of.Kind)
+		return fmt.Errorf("%s is no admission policy", meta.Kind)
 	}
 	return nil
 }

@@ -22,33 +22,33 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/cache"
 )
 
-// What readers may cost. docs/scheduler-api.md has the same numbers.
+// Limits for readers. docs/scheduler-api.md has the same numbers.
 const (
-	// maxAtOnce is how many requests are answered at a time: they call plugins, as scheduling does.
+	// maxAtOnce is how many answers are made at a time: they call plugins, as scheduling does.
 	maxAtOnce = 4
-	// maxInFlight is how many requests are received, are answered, or wait until their answers are
-	// sent, at a time: each takes memory. maxOfUser is how many of them may be one user's.
+	// maxInFlight is how many requests may be in flight, from their first byte to the last byte of
+	// their answer: each takes memory. maxOfUser is how many of them one user may have.
 	maxInFlight, maxOfUser = 16, 3
 	// perSecond and burst are how many requests each user may make.
 	perSecond, burst = 5, 20
-	// maxUsers is of how many users that is remembered.
+	// maxUsers is how many users have a rate limiter.
 	maxUsers = 1 << 10
-	// maxRequest, maxPage and maxAnswer are in bytes: of a request's body, of the items of a list
-	// beyond the first, and of an answer.
+	// maxRequest, maxPage and maxAnswer are the maximum bytes of a request's body, of the items of
+	// a list beyond the first, and of an answer.
 	maxRequest = 1 << 20
 	maxPage    = 4 << 20
 	maxAnswer  = 16 << 20
-	// answerTime is how long an answer may take to be made.
+	// answerTime is the timeout of making an answer.
 	answerTime = 30 * time.Second
-	// transferTime is how long a request's body may take to come in, and its answer to go out.
+	// transferTime is the timeout of receiving a request's body, and of sending its answer.
 	transferTime = 30 * time.Second
-	// retryAfterSeconds is after which time who was refused may try again.
+	// retryAfterSeconds is the time after which a rejected client may retry.
 	retryAfterSeconds = 1
 )
 
-// bounds holds readers to what they may cost. It is safe for concurrent use.
+// bounds enforces the limits for readers. It is safe for concurrent use.
 type bounds struct {
-	answering chan struct{} // holds a token for each request that is being answered
+	answering chan struct{} // holds a token for each answer under way
 
 	mu       sync.Mutex // guards the rest
 	users    *cache.Cache[string, flowcontrol.RateLimiter]
@@ -63,13 +63,12 @@ func newBounds() *bounds {
 	}
 }
 
-// around answers with 429 what is too much at a time, with 413 what is too large, with 408 what
-// comes too slowly, and leaves the rest to next. No connection keeps a request of others from being
-// answered, however slow it is: next is called when the request is there, and returns before its
-// answer is sent.
-func (b *bounds) around(next http.Handler) http.Handler {
+// limit answers with 429 to too many requests, with 413 to too large ones, with 408 to too slow
+// ones, and passes all others to next. A slow connection does not block requests of others: limit
+// calls next after it has received the request, and next returns before limit sends the answer.
+func (b *bounds) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Servers support deadlines, recorders of tests do not.
+		// Servers support deadlines, the recorders of tests do not.
 		connection := http.NewResponseController(w)
 		_ = connection.SetReadDeadline(time.Now().Add(transferTime))
 		leave, refused := b.enter(userOf(r))
@@ -101,7 +100,7 @@ func userOf(r *http.Request) string {
 	return ""
 }
 
-// enter counts a request of a user as one that is in flight, until leave is called.
+// enter counts a request of a user as in flight, until leave is called.
 func (b *bounds) enter(user string) (leave func(), refused *apierrors.StatusError) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,7 +136,7 @@ func (b *bounds) limiter(user string) flowcontrol.RateLimiter {
 	return limiter
 }
 
-// tooMany returns the error for what may be tried again later.
+// tooMany returns the error for a request that the client may retry.
 func tooMany(format string, args ...any) *apierrors.StatusError {
 	return apierrors.NewTooManyRequests(fmt.Sprintf(format, args...)+"; try again later", retryAfterSeconds)
 }
@@ -148,13 +147,13 @@ func receive(w http.ResponseWriter, r *http.Request) ([]byte, *apierrors.StatusE
 		return nil, tooLarge()
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
-	var over *http.MaxBytesError
+	var exceeded *http.MaxBytesError
 	switch {
-	case errors.As(err, &over):
+	case errors.As(err, &exceeded):
 		return nil, tooLarge()
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, problem(http.StatusRequestTimeout, metav1.StatusReasonTimeout,
-			"the request's body has not come within %v", transferTime)
+			"the request's body did not arrive within %v", transferTime)
 	case err != nil:
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("read the request's body: %v", err))
 	}
@@ -165,7 +164,7 @@ func tooLarge() *apierrors.StatusError {
 	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("it may have %d bytes", maxRequest))
 }
 
-// answer makes the answer to a request with this body, if not too many are being made.
+// answer makes the answer to a request with this body, unless too many answers are under way.
 func (b *bounds) answer(
 	next http.Handler, header http.Header, r *http.Request, body []byte,
 ) (*buffer, *apierrors.StatusError) {
@@ -184,31 +183,31 @@ func (b *bounds) answer(
 	return buffered, nil
 }
 
-// buffer keeps an answer until all of it is there.
+// buffer collects an answer until it is complete.
 type buffer struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-	over   bool // it is too large
+	header   http.Header
+	status   int
+	body     bytes.Buffer
+	tooLarge bool // it is too large
 }
 
 func (b *buffer) Header() http.Header    { return b.header }
 func (b *buffer) WriteHeader(status int) { b.status = status }
 
 func (b *buffer) Write(text []byte) (int, error) {
-	if b.over = b.over || b.body.Len()+len(text) > maxAnswer; b.over {
+	if b.tooLarge = b.tooLarge || b.body.Len()+len(text) > maxAnswer; b.tooLarge {
 		return 0, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
 	}
 	return b.body.Write(text)
 }
 
 func (b *buffer) writeTo(w http.ResponseWriter) {
-	if b.over {
+	if b.tooLarge {
 		fail(w, problem(http.StatusInternalServerError, metav1.StatusReasonInternalError,
-			"the answer has more than %d bytes; ask for less at a time", maxAnswer))
+			"the answer has more than %d bytes; request less at a time", maxAnswer))
 		return
 	}
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(b.status)
-	_, _ = b.body.WriteTo(w) // the reader is gone
+	_, _ = b.body.WriteTo(w) // the client has gone
 }

@@ -49,9 +49,8 @@ func send(t *testing.T, connection net.Conn, who, path string, length int, heade
 	}
 }
 
-// However many connections stall, while they send a request or receive an answer, others are
-// answered.
-func TestSlowConnectionsKeepNobodyFromAnAnswer(t *testing.T) {
+// The server answers others while any number of connections stall, in a request or in an answer.
+func TestSlowConnectionsDoNotBlockOthers(t *testing.T) {
 	placement := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.ReadAll(r.Body); err == nil {
 			_, _ = w.Write(make([]byte, maxAnswer)) // more than the buffers of a connection have
@@ -101,7 +100,7 @@ func TestSlowConnectionsKeepNobodyFromAnAnswer(t *testing.T) {
 	}
 }
 
-// pipes are the connections of a server that is reached without a network.
+// pipes are the connections of a server without a network.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -114,11 +113,11 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { close(p); return nil }
 func (p pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
-// connect serves a handler within the bounds, and returns a connection to it.
+// connect serves a handler within the limits, and returns a connection to it.
 func connect(t *testing.T, handler http.HandlerFunc) (*bounds, net.Conn) {
 	t.Helper()
 	b, listener := newBounds(), make(pipes)
-	server := &http.Server{Handler: guarded(b.around(handler))}
+	server := &http.Server{Handler: guarded(b.limit(handler))}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 	connection, end := net.Pipe()
@@ -133,7 +132,7 @@ func (b *bounds) requests() int {
 	return b.total
 }
 
-func TestARequestThatDoesNotComeIsGivenUp(t *testing.T) {
+func TestStalledRequestTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, connection := connect(t, func(http.ResponseWriter, *http.Request) { t.Error("it is answered") })
 		send(t, connection, "alice", "/", 2)
@@ -156,7 +155,7 @@ func TestARequestThatDoesNotComeIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestAnAnswerThatIsNotReadIsGivenUp(t *testing.T) {
+func TestUnreadAnswerTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, connection := connect(t, func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write(make([]byte, 1<<20)) // more than the server buffers
@@ -177,8 +176,8 @@ func TestAnAnswerThatIsNotReadIsGivenUp(t *testing.T) {
 	})
 }
 
-// A connection is used again and again. What may take long takes none of the time of what follows.
-func TestASlowConnectionWithinItsTimeIsAnswered(t *testing.T) {
+// A connection serves several requests. A slow one takes no time from the next.
+func TestAnswersASlowConnectionWithinItsTime(t *testing.T) {
 	const long = transferTime - time.Second
 	synctest.Test(t, func(t *testing.T) {
 		_, connection := connect(t, func(w http.ResponseWriter, r *http.Request) {
@@ -210,7 +209,7 @@ func TestASlowConnectionWithinItsTimeIsAnswered(t *testing.T) {
 	})
 }
 
-func TestSoManyRequestsMayBeInFlight(t *testing.T) {
+func TestLimitsRequestsInFlight(t *testing.T) {
 	b := newBounds()
 	var leave func()
 	for i := range maxInFlight {
@@ -238,6 +237,6 @@ func TestSoManyRequestsMayBeInFlight(t *testing.T) {
 		t.Errorf("who had ended one: %v", err)
 	}
 	if n, ok := b.inFlight["bob"]; ok {
-		t.Errorf("bob is remembered, with %d requests", n)
+		t.Errorf("bob still has an entry, with %d requests", n)
 	}
 }

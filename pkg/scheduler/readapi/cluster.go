@@ -27,7 +27,7 @@ import (
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Cluster is the source that shows the nodes and pods of the informers, which leader and standbys
+// Cluster is the source that reads the nodes and pods of the informers, which leader and standbys
 // have, and the reservations, which only the leader has.
 type Cluster struct {
 	Schedulers *allocation.Set
@@ -41,8 +41,8 @@ type Cluster struct {
 var _ Source = (*Cluster)(nil)
 
 // Nodes calls yield with the devices of nodes: see Source.
-func (c *Cluster) Nodes(ctx context.Context, name, after string, yield func(schedulerapi.Node) bool) error {
-	return c.eachNode(ctx, name, after, func(node *v1.Node) bool {
+func (c *Cluster) Nodes(ctx context.Context, name, start string, yield func(schedulerapi.Node) bool) error {
+	return c.eachNode(ctx, name, start, func(node *v1.Node) bool {
 		shown := schedulerapi.Node{Name: node.Name}
 		view, pods, err := c.view(ctx, node)
 		if err != nil {
@@ -55,7 +55,7 @@ func (c *Cluster) Nodes(ctx context.Context, name, after string, yield func(sche
 	})
 }
 
-// namespaces returns those of a node's holders, by UID. Pods that are not bound are not among pods.
+// namespaces returns the namespaces of a node's holders, by UID. pods has the bound pods only.
 func (c *Cluster) namespaces(view *nodestate.View, pods []*v1.Pod) map[types.UID]string {
 	found := make(map[types.UID]string, len(pods))
 	for _, pod := range pods {
@@ -93,8 +93,8 @@ func (c *Cluster) Pods(ctx context.Context, query PodQuery, yield func(scheduler
 	return nil
 }
 
-// listPods returns the pods that may be meant, in order. Those that are reserved on a node are not
-// bound to it yet, so that the node of the query is not looked at.
+// listPods returns the pods that the query may select, in order. It ignores the node of the query,
+// as pods with a reservation on a node are not bound to it yet.
 func (c *Cluster) listPods(query PodQuery) ([]*v1.Pod, error) {
 	pods, err := c.PodLister.List(labels.Everything())
 	if err != nil {
@@ -110,8 +110,8 @@ func (c *Cluster) listPods(query PodQuery) ([]*v1.Pod, error) {
 	return pods, nil
 }
 
-// pod returns what there is to say about a pod, with the verdicts of all nodes if it waits and they
-// are wanted; nil for a pod that neither holds devices nor waits for some.
+// pod returns the state of a pod, with the verdicts of all nodes if it waits and verdicts is true.
+// It returns nil for a pod that neither holds devices nor waits for some.
 func (c *Cluster) pod(ctx context.Context, pod *v1.Pod, verdicts bool) (*schedulerapi.Pod, error) {
 	shown := &schedulerapi.Pod{
 		Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), SchedulerName: pod.Spec.SchedulerName,
@@ -164,7 +164,7 @@ func scheduledAt(pod *v1.Pod) time.Time {
 	return time.Time{}
 }
 
-// waitsFor returns what the scheduler said when it last tried the pod.
+// waitsFor returns the scheduler's message about its last attempt.
 func waitsFor(pod *v1.Pod) string {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
@@ -174,7 +174,7 @@ func waitsFor(pod *v1.Pod) string {
 	return ""
 }
 
-// allocations returns what containers have, by container and device. allocation may be nil.
+// allocations returns the devices of containers, by container and device. allocation may be nil.
 func allocations(allocation *sdk.PodInfo) []schedulerapi.Allocation {
 	if allocation == nil {
 		return nil
@@ -185,18 +185,20 @@ func allocations(allocation *sdk.PodInfo) []schedulerapi.Allocation {
 		for request, from := range container.AllocateFrom {
 			path, err := resource.ParsePath(from)
 			if err != nil {
-				continue // it is on no device
+				continue // it belongs to no device
 			}
-			at := place{name, path.Device()}
-			if found[at] == nil {
-				found[at] = map[string]int64{}
+			slot := place{name, path.Device()}
+			if found[slot] == nil {
+				found[slot] = map[string]int64{}
 			}
-			found[at][path.Resource()] += container.DevRequests[request]
+			found[slot][path.Resource()] += container.DevRequests[request]
 		}
 	}
 	shown := make([]schedulerapi.Allocation, 0, len(found))
-	for at, resources := range found {
-		shown = append(shown, schedulerapi.Allocation{Container: at.container, Device: at.device, Resources: resources})
+	for slot, resources := range found {
+		shown = append(shown, schedulerapi.Allocation{
+			Container: slot.container, Device: slot.device, Resources: resources,
+		})
 	}
 	slices.SortFunc(shown, func(a, b schedulerapi.Allocation) int {
 		return cmp.Or(cmp.Compare(a.Container, b.Container), cmp.Compare(a.Device, b.Device))
@@ -237,7 +239,7 @@ func (c *Cluster) verdict(
 	return schedulerapi.Verdict{Node: node.Name, Preemptible: !found.Unresolvable, Reason: reason}
 }
 
-// view returns a node's devices as they are now, and the pods that are bound to it.
+// view returns the current devices of a node, and the pods that are bound to it.
 func (c *Cluster) view(ctx context.Context, node *v1.Node) (*nodestate.View, []*v1.Pod, error) {
 	pods, err := c.PodsOn(node.Name)
 	if err != nil {
@@ -247,15 +249,15 @@ func (c *Cluster) view(ctx context.Context, node *v1.Node) (*nodestate.View, []*
 	return view, pods, err
 }
 
-// eachNode calls f with nodes by name, those after a name, or with the one that is named if it
-// exists, until f returns false or ctx ends.
-func (c *Cluster) eachNode(ctx context.Context, name, after string, f func(*v1.Node) bool) error {
+// eachNode calls f with the nodes after start in the order of their names, or with the one called
+// name if it exists, until f returns false or ctx ends.
+func (c *Cluster) eachNode(ctx context.Context, name, start string, f func(*v1.Node) bool) error {
 	nodes, err := c.NodeLister.List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
 	nodes = slices.DeleteFunc(slices.Clone(nodes), func(node *v1.Node) bool {
-		return name != "" && node.Name != name || node.Name <= after
+		return name != "" && node.Name != name || node.Name <= start
 	})
 	slices.SortFunc(nodes, func(a, b *v1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	for _, node := range nodes {
@@ -269,31 +271,31 @@ func (c *Cluster) eachNode(ctx context.Context, name, after string, f func(*v1.N
 	return nil
 }
 
-// devices returns the devices of a node with their holders, by path. namespaces has those of pods.
+// devices returns the devices of a node with their holders, by path. namespaces are those of pods.
 func devices(view *nodestate.View, namespaces map[types.UID]string) []schedulerapi.Device {
 	found := map[string]*schedulerapi.Device{}
 	healthy := map[deviceID]bool{}
-	for _, at := range view.Devices.Resources() {
-		path, _ := resource.ParsePath(at.Name) // of a device tree, so it is one
+	for _, entry := range view.Devices.Resources() {
+		path, _ := resource.ParsePath(entry.Name) // of a device tree, so it is one
 		device := deviceAt(found, path)
 		if resource.IsEnumResource(sdk.ResourceName(path.Resource())) {
 			if device.Attributes == nil {
 				device.Attributes = map[string]int64{}
 			}
-			device.Attributes[path.Resource()] = at.Allocatable
+			device.Attributes[path.Resource()] = entry.Allocatable
 		} else {
 			device.Resources = append(device.Resources, schedulerapi.Resource{
-				Name: path.Resource(), Allocatable: at.Allocatable, Used: at.Used,
-				Holders: holders(view, at.Name, namespaces),
+				Name: path.Resource(), Allocatable: entry.Allocatable, Used: entry.Used,
+				Holders: holders(view, entry.Name, namespaces),
 			})
 		}
-		if at.Allocatable > 0 {
+		if entry.Allocatable > 0 {
 			device.Health = schedulerapi.Healthy
 			healthy[deviceID{device.Kind, device.ID}] = true
 		}
 	}
-	// What the node has and nobody may get is unhealthy. A plugin may have put a device into more
-	// groups than the node has it in.
+	// A device in the node's capacity that no pod may get is unhealthy. A plugin may have put a
+	// device into more groups than the node has it in.
 	for _, path := range view.Devices.Capacity() {
 		if kind, id := identify(path); !healthy[deviceID{kind, id}] {
 			device, name := deviceAt(found, path), path.Resource()
@@ -310,7 +312,7 @@ func devices(view *nodestate.View, namespaces map[types.UID]string) []schedulera
 	return shown
 }
 
-// deviceID identifies a device whatever groups it is in.
+// deviceID identifies a device independently of its groups.
 type deviceID struct{ kind, id string }
 
 // deviceAt returns the device that has a resource, unhealthy if it is new.
@@ -334,7 +336,7 @@ func identify(path resource.Path) (kind, id string) {
 
 // addTaints adds the taints that a node's devices have.
 func addTaints(shown []schedulerapi.Device, node *v1.Node) {
-	// One whose taints cannot be read has no view.
+	// A node with unreadable taints has no view.
 	taints, _ := deviceinfo.DecodeDeviceTaints(node.Annotations[deviceinfo.DeviceTaintsAnnotation])
 	for i := range shown {
 		for _, t := range deviceinfo.TaintsOf(taints, shown[i].Path) {
@@ -345,7 +347,7 @@ func addTaints(shown []schedulerapi.Device, node *v1.Node) {
 	}
 }
 
-// holders returns who holds a resource.
+// holders returns the holders of a resource.
 func holders(
 	view *nodestate.View, name sdk.ResourceName, namespaces map[types.UID]string,
 ) (shown []schedulerapi.Holder) {

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package readapi serves the scheduler's read API, which package schedulerapi describes: devices
-// with their holders, pods with their allocations and verdicts, and who answers. It publishes where
-// it serves it, and the fingerprint of its public key, in a Lease.
+// with their holders, pods with their allocations and verdicts, and the scheduler that answers. It
+// publishes its address, and the fingerprint of its public key, in a Lease.
 //
-// Who may read, and how much at a time, is decided here for everything under schedulerapi.Prefix,
-// questions about placement included, which another package answers.
+// The package authorizes and limits all requests under schedulerapi.Prefix, including questions
+// about placement, which another package answers.
 package readapi
 
 import (
@@ -26,43 +26,43 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 )
 
-// Source is what the API shows. Its methods may be called at the same time, and look at the cluster
-// as it is at that moment. They return the context's error when it ends.
+// Source provides the data of the API. Its methods are safe for concurrent use, and read the
+// current state of the cluster. They return the context's error when it ends.
 type Source interface {
-	// Nodes calls yield with nodes in the order of their names, those after a name, or with the one
-	// that is named, until yield returns false.
+	// Nodes calls yield with the nodes after a name in the order of their names, or with the one
+	// called name, until yield returns false.
 	Nodes(ctx context.Context, name, after string, yield func(schedulerapi.Node) bool) error
 	// Pods calls yield with pods that hold devices or wait for some, in the order of their keys,
 	// until yield returns false.
 	Pods(ctx context.Context, query PodQuery, yield func(schedulerapi.Pod) bool) error
 }
 
-// PodQuery says which pods are meant. Empty fields mean all.
+// PodQuery selects pods. An empty field selects all.
 type PodQuery struct {
 	Namespace, Name, Node string
-	// After is the key of the last pod that is not meant.
+	// After is the key of the last pod before the selected ones.
 	After string
 }
 
-// key is where a pod stands in the order of pods.
+// key orders pods.
 func key(namespace, name string) string { return namespace + "/" + name }
 
-// Options are what a handler answers with.
+// Options configure a handler.
 type Options struct {
 	Source Source
-	// Self returns what the scheduler says of itself.
+	// Self describes this scheduler.
 	Self func() schedulerapi.Server
-	// Placement answers questions about placement; nil if there is nobody to answer them.
+	// Placement answers questions about placement; nil if this scheduler does not.
 	Placement http.Handler
 }
 
-// NewHandler returns the handler of the API. It holds each user to the bounds; who may read at all
-// has been decided before.
+// NewHandler returns the handler of the API. It limits each user; the caller has authorized the
+// request.
 func NewHandler(options Options) http.Handler {
 	h := &handler{options}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		fail(w, problem(http.StatusNotFound, metav1.StatusReasonNotFound, "there is no %s; %s describes what there is",
+		fail(w, problem(http.StatusNotFound, metav1.StatusReasonNotFound, "there is no %s; %s describes the API",
 			r.URL.Path, schedulerapi.OpenAPIPath))
 	})
 	mux.Handle(schedulerapi.ServerPath, only(http.MethodGet, h.server))
@@ -72,12 +72,12 @@ func NewHandler(options Options) http.Handler {
 	for _, path := range []string{schedulerapi.WhyPath, schedulerapi.FitPath, schedulerapi.WhatIfPath} {
 		mux.Handle(path, only(http.MethodPost, h.placement))
 	}
-	return newBounds().around(mux)
+	return newBounds().limit(mux)
 }
 
 type handler struct{ Options }
 
-// only answers requests of another method with 405.
+// only answers with 405 to requests of another method.
 func only(method string, f http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != method {
@@ -94,13 +94,13 @@ func (h *handler) server(w http.ResponseWriter, _ *http.Request) { answer(w, h.S
 
 func (h *handler) openAPI(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write([]byte(schedulerapi.OpenAPI())) // the reader is gone
+	_, _ = w.Write([]byte(schedulerapi.OpenAPI())) // the client has gone
 }
 
 func (h *handler) placement(w http.ResponseWriter, r *http.Request) {
 	if h.Options.Placement == nil {
 		fail(w, problem(http.StatusNotFound, metav1.StatusReasonNotFound,
-			"this scheduler answers no questions about placement, such as %s", r.URL.Path))
+			"this scheduler does not answer questions about placement, such as %s", r.URL.Path))
 		return
 	}
 	if err := h.complete(); err != nil {
@@ -110,12 +110,12 @@ func (h *handler) placement(w http.ResponseWriter, r *http.Request) {
 	h.Options.Placement.ServeHTTP(w, r)
 }
 
-// complete returns an error while the scheduler does not know all of the cluster.
+// complete returns an error until the scheduler knows all of the cluster.
 func (h *handler) complete() *apierrors.StatusError {
 	if !h.Self().CompleteSince.IsZero() {
 		return nil
 	}
-	err := apierrors.NewServiceUnavailable("the scheduler does not know all nodes and pods yet; try again in a moment")
+	err := apierrors.NewServiceUnavailable("the scheduler does not know all nodes and pods yet; retry in a second")
 	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfterSeconds}
 	return err
 }
@@ -160,12 +160,12 @@ func (h *handler) pods(w http.ResponseWriter, r *http.Request) {
 	p.write(w, failed, wanted.Name, "pod that holds devices or waits for some")
 }
 
-// parse returns the query of a request about a list, which may have these parameters, and the limit
+// parse returns the query of a request for a list, which may have these parameters, and the limit
 // of the answer.
 func parse(r *http.Request, allowed ...string) (url.Values, int, *apierrors.StatusError) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, 0, apierrors.NewBadRequest(fmt.Sprintf("the query cannot be read: %v", err))
+		return nil, 0, apierrors.NewBadRequest(fmt.Sprintf("cannot read the query: %v", err))
 	}
 	allowed = append(allowed, schedulerapi.LimitParameter, schedulerapi.ContinueParameter)
 	for parameter, values := range query {
@@ -174,21 +174,20 @@ func parse(r *http.Request, allowed ...string) (url.Values, int, *apierrors.Stat
 				parameter, r.URL.Path, allowed))
 		}
 		if len(values) > 1 {
-			return nil, 0, apierrors.NewBadRequest(fmt.Sprintf("the parameter %q is there %d times", parameter,
+			return nil, 0, apierrors.NewBadRequest(fmt.Sprintf("the query has the parameter %q %d times", parameter,
 				len(values)))
 		}
 	}
 	limit := schedulerapi.MaxLimit
 	if text := query.Get(schedulerapi.LimitParameter); text != "" {
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 {
-			return nil, 0, apierrors.NewBadRequest(fmt.Sprintf("the limit %q is no number from 1 on", text))
+			return nil, 0, apierrors.NewBadRequest(fmt.Sprintf("the limit %q is not a number from 1 on", text))
 		}
 	}
 	return query, min(limit, schedulerapi.MaxLimit), nil
 }
 
-// page is one answer about a list, with items that are encoded already: a schedulerapi.NodeList or
-// PodList.
+// page is one answer to a list request, with encoded items: a schedulerapi.NodeList or PodList.
 type page struct {
 	Scheduler schedulerapi.Instance `json:"scheduler"`
 	Items     []json.RawMessage     `json:"items"`
@@ -199,7 +198,7 @@ type page struct {
 	err         error
 }
 
-// add adds an item to the page. It returns false when the page is full: then the item is not in it.
+// add adds an item to the page. It returns false, and does not add it, when the page is full.
 func (p *page) add(key string, item any) bool {
 	text, err := json.Marshal(item)
 	switch {
@@ -214,13 +213,13 @@ func (p *page) add(key string, item any) bool {
 	return true
 }
 
-// write answers with the page. failed is why it is not complete; name is that of the one object
-// that was meant, if one was.
+// write answers with the page. failed is the error that made it incomplete; name is the name of the
+// requested object, or empty.
 func (p *page) write(w http.ResponseWriter, failed error, name, kind string) {
 	failed = cmp.Or(failed, p.err)
 	switch {
 	case errors.Is(failed, context.DeadlineExceeded):
-		fail(w, apierrors.NewTimeoutError(fmt.Sprintf("the answer takes longer than %v; ask for less at a time, with "+
+		fail(w, apierrors.NewTimeoutError(fmt.Sprintf("the answer takes longer than %v; request less at a time, with "+
 			"the parameter %q", answerTime, schedulerapi.LimitParameter), retryAfterSeconds))
 	case failed != nil:
 		fail(w, apierrors.NewInternalError(failed))
@@ -234,7 +233,7 @@ func (p *page) write(w http.ResponseWriter, failed error, name, kind string) {
 	}
 }
 
-// problem returns an error that is answered with a status.
+// problem returns an error with an API status.
 func problem(code int32, reason metav1.StatusReason, format string, args ...any) *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: fmt.Sprintf(format, args...),
@@ -244,7 +243,7 @@ func problem(code int32, reason metav1.StatusReason, format string, args ...any)
 // answer answers with an object in JSON.
 func answer(w http.ResponseWriter, object any) { write(w, http.StatusOK, object) }
 
-// fail answers with an error, as the API server does.
+// fail writes an error, as the API server does.
 func fail(w http.ResponseWriter, err *apierrors.StatusError) {
 	status := err.Status()
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
@@ -262,5 +261,5 @@ func write(w http.ResponseWriter, status int, object any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // the reader is gone
+	_, _ = w.Write(append(text, '\n')) // the client has gone
 }

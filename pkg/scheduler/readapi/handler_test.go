@@ -22,7 +22,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 )
 
-// fixed is a source that has this to show.
+// fixed is a source with fixed data.
 type fixed struct {
 	nodes []schedulerapi.Node
 	pods  []schedulerapi.Pod
@@ -66,8 +66,8 @@ func newTestHandler(source Source) http.Handler {
 	return NewHandler(Options{Source: source, Self: func() schedulerapi.Server { return self }})
 }
 
-// ask makes a request as a user.
-func ask(t *testing.T, handler http.Handler, who, method, target, body string) *httptest.ResponseRecorder {
+// call sends a request as a user.
+func call(t *testing.T, handler http.Handler, who, method, target, body string) *httptest.ResponseRecorder {
 	t.Helper()
 	ctx := apirequest.WithUser(t.Context(), &user.DefaultInfo{Name: who})
 	response := httptest.NewRecorder()
@@ -75,17 +75,17 @@ func ask(t *testing.T, handler http.Handler, who, method, target, body string) *
 	return response
 }
 
-// get reads what must be there.
+// get reads an object that must exist.
 func get[T any](t *testing.T, handler http.Handler, target string) (got T) {
 	t.Helper()
-	response := ask(t, handler, "alice", http.MethodGet, target, "")
+	response := call(t, handler, "alice", http.MethodGet, target, "")
 	if err := json.Unmarshal(response.Body.Bytes(), &got); err != nil || response.Code != http.StatusOK {
 		t.Fatalf("%s: status %d, %v: %s", target, response.Code, err, response.Body)
 	}
 	return got
 }
 
-func TestListsComeInPages(t *testing.T) {
+func TestListsArePaged(t *testing.T) {
 	handler := newTestHandler(two)
 	for target, want := range map[string]schedulerapi.NodeList{
 		schedulerapi.NodesPath:                           {Items: two.nodes},
@@ -111,8 +111,8 @@ func TestListsComeInPages(t *testing.T) {
 	}
 }
 
-// However large the items are, an answer is not, and no item is lost.
-func TestAnAnswerIsBoundedInBytes(t *testing.T) {
+// Answers stay small with items of any size, and contain every item.
+func TestLimitsTheSizeOfAnAnswer(t *testing.T) {
 	var many fixed
 	for i := range 20 {
 		many.nodes = append(many.nodes, schedulerapi.Node{
@@ -133,7 +133,7 @@ func TestAnAnswerIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-func TestErrorsAreThoseOfAnAPIServer(t *testing.T) {
+func TestErrorsAreAPIStatuses(t *testing.T) {
 	broken, slow := fixed{err: errors.New("broken")}, fixed{err: context.DeadlineExceeded}
 	for name, test := range map[string]struct {
 		source         Source
@@ -147,15 +147,15 @@ func TestErrorsAreThoseOfAnAPIServer(t *testing.T) {
 		"another parameter":             {two, "GET", schedulerapi.NodesPath + "?node=n1", 400, `"node" is unknown`},
 		"a parameter that stands twice": {two, "GET", schedulerapi.NodesPath + "?name=a&name=b", 400, "2 times"},
 		"a limit that is none":          {two, "GET", schedulerapi.PodsPath + "?limit=0", 400, `limit "0"`},
-		"a query that is none":          {two, "GET", schedulerapi.PodsPath + "?%zz", 400, "cannot be read"},
+		"a query that is none":          {two, "GET", schedulerapi.PodsPath + "?%zz", 400, "cannot read the query"},
 		"another path":                  {two, "GET", schedulerapi.NodesPath + "/x", 404, schedulerapi.OpenAPIPath},
 		"another method":                {two, "DELETE", schedulerapi.NodesPath, 405, "takes GET"},
-		"nobody who knows placement":    {two, "POST", schedulerapi.WhyPath, 404, "no questions about placement"},
+		"a scheduler without placement": {two, "POST", schedulerapi.WhyPath, 404, "does not answer questions"},
 		"a source that fails":           {broken, "GET", schedulerapi.NodesPath, 500, "broken"},
 		"a source that takes too long":  {slow, "GET", schedulerapi.PodsPath, 504, "limit"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			response := ask(t, newTestHandler(test.source), "alice", test.method, test.target, "")
+			response := call(t, newTestHandler(test.source), "alice", test.method, test.target, "")
 			var status metav1.Status
 			if err := json.Unmarshal(response.Body.Bytes(), &status); err != nil || status.Kind != "Status" ||
 				response.Code != test.code || int(status.Code) != test.code || status.Reason == "" ||
@@ -166,12 +166,12 @@ func TestErrorsAreThoseOfAnAPIServer(t *testing.T) {
 	}
 }
 
-func TestAnIncompleteStateIsNotShown(t *testing.T) {
+func TestServesNothingBeforeTheStateIsComplete(t *testing.T) {
 	handler := NewHandler(Options{Source: two, Self: func() schedulerapi.Server {
 		return schedulerapi.Server{Instance: self.Instance}
 	}})
 	for _, path := range []string{schedulerapi.NodesPath, schedulerapi.PodsPath} {
-		response := ask(t, handler, "alice", http.MethodGet, path, "")
+		response := call(t, handler, "alice", http.MethodGet, path, "")
 		if response.Code != http.StatusServiceUnavailable || response.Header().Get("Retry-After") == "" {
 			t.Errorf("%s: status %d: %s", path, response.Code, response.Body)
 		}
@@ -181,32 +181,32 @@ func TestAnIncompleteStateIsNotShown(t *testing.T) {
 	}
 }
 
-// One user who asks too much is put off, and no other one with her.
-func TestEachUserMayAskSoMuch(t *testing.T) {
+// A user with too many requests gets 429; other users are served.
+func TestLimitsTheRequestRateOfEachUser(t *testing.T) {
 	handler := newTestHandler(two)
 	var put *httptest.ResponseRecorder
 	answered := 0
 	for ; answered < 10*burst; answered++ {
-		if put = ask(t, handler, "alice", http.MethodGet, schedulerapi.ServerPath, ""); put.Code != http.StatusOK {
+		if put = call(t, handler, "alice", http.MethodGet, schedulerapi.ServerPath, ""); put.Code != http.StatusOK {
 			break
 		}
 	}
 	if put.Code != http.StatusTooManyRequests || put.Header().Get("Retry-After") != "1" || answered < burst {
 		t.Errorf("after %d answers: status %d, %v: %s", answered, put.Code, put.Header(), put.Body)
 	}
-	if bob := ask(t, handler, "bob", http.MethodGet, schedulerapi.ServerPath, ""); bob.Code != http.StatusOK {
+	if bob := call(t, handler, "bob", http.MethodGet, schedulerapi.ServerPath, ""); bob.Code != http.StatusOK {
 		t.Errorf("bob gets status %d", bob.Code)
 	}
 }
 
-func TestSoManyAreAnsweredAtATime(t *testing.T) {
+func TestLimitsConcurrentAnswers(t *testing.T) {
 	slow := two
 	slow.wait = make(chan struct{})
 	handler := newTestHandler(slow)
 	answers := make(chan int)
 	for i := range maxAtOnce + 1 {
 		go func() {
-			answers <- ask(t, handler, fmt.Sprint(i), http.MethodGet, schedulerapi.NodesPath, "").Code
+			answers <- call(t, handler, fmt.Sprint(i), http.MethodGet, schedulerapi.NodesPath, "").Code
 		}()
 	}
 	if code := <-answers; code != http.StatusTooManyRequests { // the only one that does not wait
@@ -220,32 +220,32 @@ func TestSoManyAreAnsweredAtATime(t *testing.T) {
 	}
 }
 
-// Questions about placement are answered by somebody else, within the same bounds.
-func TestPlacementIsAnsweredWithinBounds(t *testing.T) {
-	var asked string
+// Another handler answers questions about placement, within the same limits.
+func TestPlacementObeysTheBounds(t *testing.T) {
+	var received string
 	size := 10
 	handler := NewHandler(Options{
 		Source: two, Self: func() schedulerapi.Server { return self },
 		Placement: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			asked = r.Method + " " + r.URL.Path
+			received = r.Method + " " + r.URL.Path
 			if _, err := fmt.Fprint(w, strings.Repeat("x", size)); err != nil {
 				return
 			}
 		}),
 	})
 	for _, path := range []string{schedulerapi.WhyPath, schedulerapi.FitPath, schedulerapi.WhatIfPath} {
-		response := ask(t, handler, "alice", http.MethodPost, path, "{}")
-		if response.Code != http.StatusOK || response.Body.Len() != size || asked != "POST "+path {
-			t.Errorf("%s: status %d, asked %q", path, response.Code, asked)
+		response := call(t, handler, "alice", http.MethodPost, path, "{}")
+		if response.Code != http.StatusOK || response.Body.Len() != size || received != "POST "+path {
+			t.Errorf("%s: status %d, received %q", path, response.Code, received)
 		}
 	}
 	large := strings.Repeat("x", maxRequest+1)
-	if response := ask(t, handler, "alice", http.MethodPost, schedulerapi.WhyPath, large); response.Code !=
+	if response := call(t, handler, "alice", http.MethodPost, schedulerapi.WhyPath, large); response.Code !=
 		http.StatusRequestEntityTooLarge {
 		t.Errorf("a large request: status %d", response.Code)
 	}
 	size = maxAnswer + 1
-	if response := ask(t, handler, "alice", http.MethodPost, schedulerapi.WhyPath, "{}"); response.Code !=
+	if response := call(t, handler, "alice", http.MethodPost, schedulerapi.WhyPath, "{}"); response.Code !=
 		http.StatusInternalServerError || response.Body.Len() > 1000 {
 		t.Errorf("a large answer: status %d, %d bytes", response.Code, response.Body.Len())
 	}

@@ -16,26 +16,26 @@ import (
 )
 
 const (
-	// leaderMetric is upstream's metric of who leads. It is 0 from the moment at which the election
-	// begins, and absent where there is none.
+	// leaderMetric is upstream's metric of the leader. It is 0 when the election begins, and absent
+	// without an election.
 	leaderMetric = "leader_election_master_status"
-	// leadsTTL is how long a reading of it counts.
+	// leadsTTL is how long a value of it stays valid.
 	leadsTTL = time.Second
-	// electionPause is how long upstream takes at most from a complete state to the election.
-	electionPause = time.Second
-	// noElectionPause is how long after a complete state it is settled that there is no election,
-	// and noElectionTTL how long that counts then.
-	noElectionPause = time.Minute
+	// electionDelay is the maximum time that upstream takes from a complete state to the election.
+	electionDelay = time.Second
+	// noElectionDelay is the time after a complete state that proves that there is no election, and
+	// noElectionTTL is how long this result stays valid.
+	noElectionDelay = time.Minute
 	noElectionTTL   = time.Minute
 )
 
-// leadership knows whether this process leads. Upstream tells its plugins nothing about that, but
-// has it in a metric. It is safe for concurrent use.
+// leadership knows whether this process leads. Upstream does not report that to its plugins, but
+// has a metric of it. leadership is safe for concurrent use.
 //
 // A registry collects all of its metrics to read one: 2 ms in BenchmarkLeads, and more in a
-// scheduler, which has more of them; the metric alone takes 0.03 ms. So it is looked for among all
-// of them until it is there, and is read alone from then on; where there is no election, it is
-// looked for once a minute.
+// scheduler, which has more of them; the metric alone takes 0.03 ms. So leadership searches all
+// metrics until the metric exists, and reads it alone from then on. Without an election, it
+// searches once a minute.
 type leadership struct {
 	metrics    metrics.Gatherer
 	registerer prometheus.Registerer // of metrics
@@ -43,21 +43,21 @@ type leadership struct {
 	clock      clock.PassiveClock
 
 	mu         sync.Mutex
-	alone      metrics.Gatherer // of the metric; nil before it is found
-	noElection bool             // it is settled
+	alone      metrics.Gatherer // of the metric; nil until it exists
+	noElection bool             // proved
 	read       time.Time
 	leads      bool
 }
 
-// Leads returns a function that reports whether this process leads. complete returns since when the
-// process knows the cluster, the zero time if it does not. The function is safe for concurrent use.
+// Leads returns a function that reports whether this process leads. complete returns the time since
+// which the process knows the cluster, or the zero time. The function is safe for concurrent use.
 func Leads(complete func() time.Time) func() bool {
 	l := &leadership{metrics: legacyregistry.DefaultGatherer, complete: complete, clock: clock.RealClock{}}
 	return l.Leads
 }
 
-// Leads reports whether this process leads. Without an election, it does as soon as it knows the
-// cluster.
+// Leads reports whether this process leads. Without an election, a process that knows the cluster
+// leads.
 func (l *leadership) Leads() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,11 +72,11 @@ func (l *leadership) Leads() bool {
 }
 
 func (l *leadership) gather(now time.Time) bool {
-	from := l.metrics
+	gatherer := l.metrics
 	if l.alone != nil {
-		from = l.alone
+		gatherer = l.alone
 	}
-	families, _ := from.Gather() // an error is about others: it comes with what could be read
+	families, _ := gatherer.Gather() // an error concerns other metrics; the result has the readable ones
 	for _, family := range families {
 		if family.GetName() != leaderMetric {
 			continue
@@ -96,12 +96,12 @@ func (l *leadership) gather(now time.Time) bool {
 	if since.IsZero() {
 		return false
 	}
-	l.noElection = now.Sub(since) >= noElectionPause
-	return now.Sub(since) >= electionPause
+	l.noElection = now.Sub(since) >= noElectionDelay
+	return now.Sub(since) >= electionDelay
 }
 
 // find returns a gatherer of the metric alone, which is registered with this help. It is nil if
-// upstream has registered it in another way than it used to.
+// upstream registers the metric in a new way.
 func (l *leadership) find(help string) metrics.Gatherer {
 	like := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: leaderMetric, Help: help}, []string{"name"})
 	err := l.registerer.Register(like)

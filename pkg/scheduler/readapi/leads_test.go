@@ -13,8 +13,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// newLeadership returns the leadership that a registry shows, at a moment when the state is
-// complete for a minute, or not at all.
+// newLeadership returns the leadership of a registry. Its state has been complete for a minute, or
+// is not complete.
 func newLeadership(registry metrics.KubeRegistry, complete bool) (*leadership, *clocktesting.FakePassiveClock) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	return &leadership{metrics: registry, registerer: registry.Registerer(), clock: clock, complete: func() time.Time {
@@ -25,7 +25,7 @@ func newLeadership(registry metrics.KubeRegistry, complete bool) (*leadership, *
 	}}, clock
 }
 
-func TestWhoLeadsIsUpstreamsMetric(t *testing.T) {
+func TestUpstreamsMetricDecidesWhoLeads(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
 	gauge := metrics.NewGaugeVec(&metrics.GaugeOpts{Name: leaderMetric}, []string{"name"})
 	registry.MustRegister(gauge)
@@ -37,12 +37,12 @@ func TestWhoLeadsIsUpstreamsMetric(t *testing.T) {
 		gauge.WithLabelValues("kube-scheduler").Set(test.value)
 		clock.SetTime(clock.Now().Add(leadsTTL))
 		if l.Leads() != test.leads {
-			t.Errorf("the metric is %v, and it is said to lead: %v", test.value, !test.leads)
+			t.Errorf("the metric is %v, and Leads returns %v", test.value, !test.leads)
 		}
 	}
 }
 
-func TestWithoutAnElectionItLeadsWhenItKnowsTheCluster(t *testing.T) {
+func TestLeadsWithoutElectionWhenStateIsComplete(t *testing.T) {
 	for _, complete := range []bool{false, true} {
 		if l, _ := newLeadership(metrics.NewKubeRegistry(), complete); l.Leads() != complete {
 			t.Errorf("complete %v: leads %v", complete, !complete)
@@ -61,7 +61,7 @@ func (c *counted) Collect(to chan<- prometheus.Metric) {
 	c.Gauge.Collect(to)
 }
 
-func TestOnlyTheMetricOfWhoLeadsIsReadOnceItIsThere(t *testing.T) {
+func TestReadsOnlyTheLeaderMetricOnceItExists(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
 	other := &counted{Gauge: prometheus.NewGauge(prometheus.GaugeOpts{Name: "other"})}
 	registry.RawMustRegister(other)
@@ -71,7 +71,7 @@ func TestOnlyTheMetricOfWhoLeadsIsReadOnceItIsThere(t *testing.T) {
 		return l.Leads()
 	}
 	read()
-	// As upstream registers it when the election begins: looking for it must not be in its way.
+	// Upstream registers it like this when the election begins: the search must not prevent that.
 	gauge := metrics.NewGaugeVec(&metrics.GaugeOpts{Name: leaderMetric, Help: "who leads"}, []string{"name"})
 	registry.MustRegister(gauge)
 	read()
@@ -88,7 +88,7 @@ func TestOnlyTheMetricOfWhoLeadsIsReadOnceItIsThere(t *testing.T) {
 	}
 }
 
-func TestWithoutAnElectionItIsLookedForOnceAMinute(t *testing.T) {
+func TestSearchesForTheLeaderMetricOnceAMinuteWithoutElection(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
 	other := &counted{Gauge: prometheus.NewGauge(prometheus.GaugeOpts{Name: "other"})}
 	registry.RawMustRegister(other)
@@ -101,7 +101,7 @@ func TestWithoutAnElectionItIsLookedForOnceAMinute(t *testing.T) {
 			t.Errorf("%v: leads %v, after %d readings of all metrics, want %d", clock.Now(), !leads, other.times, times)
 		}
 	}
-	// In the first minute, an election may begin yet.
+	// In the first minute, an election may still begin.
 	read(0, false, 1)
 	for i := range 60 {
 		read(time.Second, true, 2+i)
@@ -116,7 +116,7 @@ func TestWithoutAnElectionItIsLookedForOnceAMinute(t *testing.T) {
 	read(time.Second, true, 62)
 }
 
-// What one reading costs, of all metrics of this process and of one alone. A scheduler has more.
+// The cost of reading all metrics of this process, and one alone. A scheduler has more.
 func BenchmarkLeads(b *testing.B) {
 	gauge := metrics.NewGaugeVec(&metrics.GaugeOpts{Name: leaderMetric}, []string{"name"})
 	legacyregistry.MustRegister(gauge)

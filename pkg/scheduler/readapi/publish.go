@@ -25,20 +25,21 @@ import (
 )
 
 const (
-	// publishPause is how often the publisher looks whether something has changed.
-	publishPause = 2 * time.Second
-	// withdrawTime is how long it may take to withdraw the Lease at the end.
+	// publishInterval is how often the publisher checks for changes.
+	publishInterval = 2 * time.Second
+	// withdrawTime is the timeout of withdrawing the Lease at the end.
 	withdrawTime = 2 * time.Second
-	// abandonedAfter is when the Lease of another scheduler is deleted that is no longer renewed.
+	// abandonedAfter is the age at which the publisher deletes a Lease that another scheduler
+	// stopped renewing.
 	abandonedAfter = time.Hour
 )
 
-// publisher publishes in a Lease where the API is served, and by whom.
+// publisher publishes in a Lease the address of the API and the scheduler that serves it.
 type publisher struct {
 	leases  coordinationclient.LeaseInterface
 	name    string
 	address func() schedulerapi.Address // without the public key
-	// certificate is that of the server at this moment, in PEM.
+	// certificate returns the server's current certificate, in PEM.
 	certificate func() []byte
 	clock       clock.WithTicker
 
@@ -47,14 +48,14 @@ type publisher struct {
 	failed    bool // and this is logged
 }
 
-// run publishes until ctx ends, and then withdraws what it published. What has changed, such as the
-// certificate, is published within publishPause.
+// run publishes until ctx ends, and then withdraws the Lease. It publishes changes, such as a new
+// certificate, within publishInterval.
 func (p *publisher) run(ctx context.Context) {
 	if err := p.removeAbandoned(ctx); err != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot remove the leases of schedulers that are gone",
 			logkey.Reason, err.Error())
 	}
-	ticker := p.clock.NewTicker(publishPause)
+	ticker := p.clock.NewTicker(publishInterval)
 	defer ticker.Stop()
 	for {
 		p.step(ctx)
@@ -67,7 +68,7 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
-// step publishes if there is something new, or if it is time to renew the lease.
+// step publishes changes, and renews the lease when it is time.
 func (p *publisher) step(ctx context.Context) {
 	err := p.publish(ctx)
 	switch logger := klog.FromContext(ctx); {
@@ -117,15 +118,15 @@ func (p *publisher) publish(ctx context.Context) error {
 	return err
 }
 
-// withdraw deletes the lease. One that stays expires.
+// withdraw deletes the lease. If that fails, the lease expires.
 func (p *publisher) withdraw(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTime)
 	defer cancel()
 	_ = p.leases.Delete(ctx, p.name, metav1.DeleteOptions{}) // it expires
 }
 
-// removeAbandoned deletes the leases of schedulers that are gone for good: those in pods of a
-// Deployment have a new name each time.
+// removeAbandoned deletes the leases of schedulers that will not come back: a scheduler in a pod of
+// a Deployment has a new name each time.
 func (p *publisher) removeAbandoned(ctx context.Context) error {
 	list, err := p.leases.List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -144,7 +145,7 @@ func (p *publisher) removeAbandoned(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// fingerprint returns that of the first certificate in PEM.
+// fingerprint returns the fingerprint of the first certificate in PEM.
 func fingerprint(text []byte) (string, error) {
 	block, _ := pem.Decode(text)
 	if block == nil {

@@ -38,7 +38,7 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-// certify returns a certificate of a key, in PEM, that is another one each time.
+// certify returns a new certificate of a key, in PEM.
 func certify(t *testing.T, key *ecdsa.PrivateKey) []byte {
 	t.Helper()
 	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano())}
@@ -49,7 +49,7 @@ func certify(t *testing.T, key *ecdsa.PrivateKey) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: text})
 }
 
-// publication is a publisher, with what it is given and what it does.
+// publication is a publisher with its inputs and outputs.
 type publication struct {
 	*testing.T
 	*publisher
@@ -83,7 +83,7 @@ func newPublication(t *testing.T) *publication {
 	return p
 }
 
-// published returns what the lease says.
+// published returns the content of the lease.
 func (p *publication) published() (schedulerapi.Address, *coordinationv1.Lease) {
 	p.Helper()
 	lease, err := p.leases.Get(p.Context(), "cp1-10262", metav1.GetOptions{})
@@ -97,7 +97,7 @@ func (p *publication) published() (schedulerapi.Address, *coordinationv1.Lease) 
 	return address, lease
 }
 
-func TestTheAddressIsPublishedAndRenewed(t *testing.T) {
+func TestPublishesAndRenewsTheAddress(t *testing.T) {
 	p := newPublication(t)
 	p.step(t.Context())
 	address, lease := p.published()
@@ -111,22 +111,22 @@ func TestTheAddressIsPublishedAndRenewed(t *testing.T) {
 		t.Errorf("the lease counts for another time: %v", lease.Spec)
 	}
 	for range 4 { // within the renewal
-		p.clock.Step(publishPause)
+		p.clock.Step(publishInterval)
 		p.step(t.Context())
 	}
 	if p.writes() != 1 {
 		t.Errorf("%d writes though nothing has changed", p.writes())
 	}
-	p.clock.Step(publishPause)
+	p.clock.Step(publishInterval)
 	p.step(t.Context())
 	if _, lease := p.published(); p.writes() != 2 || !lease.Spec.RenewTime.Time.Equal(p.clock.Now()) {
 		t.Errorf("%d writes, renewed at %v", p.writes(), lease.Spec.RenewTime)
 	}
 }
 
-// A certificate with another key is published at once, and so is who leads. One that is renewed
-// with its key is the same.
-func TestWhatChangesIsPublishedAtOnce(t *testing.T) {
+// The publisher publishes a certificate with another key, and a change of the leader, at once. A
+// certificate renewed with the same key is no change.
+func TestPublishesChangesAtOnce(t *testing.T) {
 	p := newPublication(t)
 	key := newKey(t)
 	p.certificate = certify(t, key)
@@ -150,7 +150,7 @@ func TestWhatChangesIsPublishedAtOnce(t *testing.T) {
 	}
 }
 
-func TestTheLeaseGoesWithTheScheduler(t *testing.T) {
+func TestDeletesTheLeaseWhenTheSchedulerStops(t *testing.T) {
 	p := newPublication(t)
 	abandoned := func(name string, annotations map[string]string, age time.Duration) {
 		lease := &coordinationv1.Lease{
@@ -174,7 +174,7 @@ func TestTheLeaseGoesWithTheScheduler(t *testing.T) {
 		defer close(ended)
 		p.run(ctx)
 	}()
-	for !p.clock.HasWaiters() { // it is made before the first step
+	for !p.clock.HasWaiters() { // the timer starts before the first step
 		time.Sleep(time.Millisecond)
 	}
 	cancel()

@@ -35,15 +35,14 @@ import (
 // portFlag is the flag for the port of the API.
 const portFlag = "devices-secure-port"
 
-// shutdownTimeout is how long requests in flight have to end when the scheduler stops, as
-// upstream's have.
+// shutdownTimeout is how long requests in flight may take when the scheduler stops, as in upstream.
 const shutdownTimeout = 5 * time.Second
 
 // Server serves the API on a secure port of its own: upstream builds the handler of --secure-port
-// without a hook for others; docs/design/scheduler-api.md has what was tried. All other flags of
-// --secure-port hold for it too: the address, the certificates, authentication and authorization.
+// without a hook; docs/design/scheduler-api.md describes the alternatives. All other flags of
+// --secure-port apply to it too: the address, the certificates, authentication and authorization.
 type Server struct {
-	options *options.Options // of which the sections that concern serving are used
+	options *options.Options // only the sections about serving are used
 }
 
 // NewServer returns a server without a port, which serves nothing.
@@ -60,7 +59,7 @@ func (s *Server) AddFlags(flags *pflag.FlagSet) {
 		"and authorization are those of --secure-port. 0 stands for no API.")
 }
 
-// Follow makes each of upstream's flags that concern serving set the server's options as well.
+// Follow makes each of upstream's flags about serving set the server's options as well.
 func (s *Server) Follow(upstream *pflag.FlagSet) {
 	for _, section := range []string{"secure serving", "authentication", "authorization"} {
 		s.options.Flags.FlagSet(section).VisitAll(func(own *pflag.Flag) {
@@ -71,7 +70,7 @@ func (s *Server) Follow(upstream *pflag.FlagSet) {
 	}
 }
 
-// both is a flag's value that sets another one too.
+// both is a flag's value that sets another value too.
 type both struct {
 	pflag.Value
 	also pflag.Value
@@ -85,21 +84,21 @@ func (b both) Set(value string) error {
 	return b.also.Set(value)
 }
 
-// Parts are what the API is made of.
+// Parts are the parts of the API.
 type Parts struct {
 	Source Source
-	// Placement answers questions about placement; nil if there is nobody to answer them.
+	// Placement answers questions about placement; nil if this scheduler does not.
 	Placement http.Handler
-	// Client publishes where the API is served.
+	// Client publishes the address of the API.
 	Client kubernetes.Interface
-	// Pods are all pods: that of the scheduler is among them, if it runs in one.
+	// Pods are all pods, including the scheduler's own if it runs in one.
 	Pods corelisters.PodLister
 	// Synced report whether the informers have all nodes and pods.
 	Synced []cache.InformerSynced
 }
 
-// Start serves the API, and publishes where, until the context ends that run gives to the functions
-// that it runs in the background. Without a port it does nothing.
+// Start serves the API and publishes its address until the context ends that run passes to its
+// background functions. Without a port it does nothing.
 func (s *Server) Start(run func(func(context.Context)), parts Parts) error {
 	if s.options.SecureServing.BindPort == 0 {
 		return nil
@@ -162,7 +161,7 @@ func (s *Server) serve(run func(func(context.Context)), parts Parts) error {
 	return nil
 }
 
-// identity is what a scheduler says of itself. It is safe for concurrent use.
+// identity describes this scheduler. It is safe for concurrent use.
 type identity struct {
 	name, host, bindAddress string
 	port                    int
@@ -181,7 +180,7 @@ func (s *Server) identify(parts Parts) (*identity, error) {
 		host: strings.ToLower(host), bindAddress: s.options.SecureServing.BindAddress.String(),
 		port: s.options.SecureServing.BindPort, pods: parts.Pods, clock: clock.RealClock{},
 	}
-	// The same after a restart, so that no lease is left over.
+	// It is the same after a restart, so that no lease remains.
 	i.name = fmt.Sprintf("%s-%d", strings.ReplaceAll(i.host, "_", "-"), i.port)
 	i.leadership = &leadership{
 		metrics: legacyregistry.DefaultGatherer, registerer: legacyregistry.Registerer(), complete: i.complete,
@@ -198,7 +197,7 @@ func (i *identity) awaitComplete(ctx context.Context, synced []cache.InformerSyn
 	}
 }
 
-// complete returns since when the scheduler knows the cluster, the zero time if it does not.
+// complete returns the time since which the scheduler knows the cluster, or the zero time.
 func (i *identity) complete() time.Time {
 	if since := i.since.Load(); since != nil {
 		return *since
@@ -223,7 +222,7 @@ func (i *identity) address() schedulerapi.Address {
 	return a
 }
 
-// pod returns the pod that this process runs in, if there is one.
+// pod returns the pod of this process, if there is one.
 func (i *identity) pod() (namespace, name string) {
 	namespace, name = schedulerapi.OwnPod(i.host)
 	if _, err := i.pods.Pods(namespace).Get(name); apierrors.IsNotFound(err) {
@@ -232,7 +231,7 @@ func (i *identity) pod() (namespace, name string) {
 	return namespace, name
 }
 
-// guard puts the filters around the API that upstream puts around its own endpoints.
+// guard adds the filters that upstream has around its own endpoints.
 func guard(
 	api http.Handler, authentication apiserver.AuthenticationInfo, authorization apiserver.AuthorizationInfo,
 ) http.Handler {

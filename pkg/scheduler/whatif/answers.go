@@ -22,8 +22,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 )
 
-// Why answers why a pod waits. Errors of this and of the other methods are those of the API server:
-// a pod that does not exist, a question that means nothing, a time that was too short.
+// Why answers why a pod waits. This method and the others return the API server's errors: NotFound
+// for a missing pod, BadRequest for an invalid question, Timeout for too little time.
 func (e *Engine) Why(ctx context.Context, request schedulerapi.WhyRequest) (*schedulerapi.Why, error) {
 	var why *schedulerapi.Why
 	err := e.answer(ctx, request.Within, func(b *budget) error {
@@ -35,11 +35,11 @@ func (e *Engine) Why(ctx context.Context, request schedulerapi.WhyRequest) (*sch
 			why = &schedulerapi.Why{Pod: request.Pod, Node: pod.Spec.NodeName}
 			return nil
 		}
-		w, err := e.world(b)
+		sim, err := e.newSimulation(b)
 		if err != nil {
 			return err
 		}
-		c, err := w.cycle(ctx, pod)
+		c, err := sim.cycle(ctx, pod)
 		if err != nil {
 			return err
 		}
@@ -49,12 +49,12 @@ func (e *Engine) Why(ctx context.Context, request schedulerapi.WhyRequest) (*sch
 	return why, err
 }
 
-// Fit answers where pods would go now.
+// Fit answers where the scheduler would place pods now.
 func (e *Engine) Fit(ctx context.Context, request schedulerapi.FitRequest) (*schedulerapi.Placements, error) {
 	return e.WhatIf(ctx, schedulerapi.WhatIfRequest{FitRequest: request})
 }
 
-// WhatIf answers where pods would go after changes.
+// WhatIf answers where the scheduler would place pods after changes.
 func (e *Engine) WhatIf(
 	ctx context.Context, request schedulerapi.WhatIfRequest,
 ) (*schedulerapi.Placements, error) {
@@ -64,25 +64,25 @@ func (e *Engine) WhatIf(
 		if err != nil {
 			return err
 		}
-		w, err := e.world(b)
+		sim, err := e.newSimulation(b)
 		if err != nil {
 			return err
 		}
 		if request.Pod == nil {
-			w.ofManifest = func(pod *v1.Pod) bool { return ofManifest(pod, &request.FitRequest) }
+			sim.ofManifest = func(pod *v1.Pod) bool { return ofManifest(pod, &request.FitRequest) }
 		}
 		for _, change := range request.Changes {
-			if err := w.change(ctx, change); err != nil {
+			if err := sim.change(ctx, change); err != nil {
 				return err
 			}
 		}
-		placements, err = w.place(ctx, pods)
+		placements, err = sim.place(ctx, pods)
 		return err
 	})
 	return placements, err
 }
 
-// answer answers a question within its time, which is in milliseconds.
+// answer answers a question within its time, in milliseconds.
 func (e *Engine) answer(ctx context.Context, within int64, question func(*budget) error) error {
 	if within < 0 || within > schedulerapi.MaxWithin {
 		return apierrors.NewBadRequest(fmt.Sprintf("within is %d ms: use up to %d", within, schedulerapi.MaxWithin))
@@ -98,55 +98,56 @@ func (e *Engine) answer(ctx context.Context, within int64, question func(*budget
 	b := &budget{ctx: ctx, deadline: began.Add(limit), rest: e.rest, began: time.Now()}
 	defer func() { // after a panic too
 		worked := time.Since(b.began)
-		go func() { // the answer need not wait
+		go func() { // the answer does not wait for the rest
 			defer end()
 			e.rest(worked)
 		}()
 	}()
 	err = question(b)
 	if errors.Is(err, errOver) {
-		return apierrors.NewTimeoutError(fmt.Sprintf("there is no answer within %v: give it more time", limit), 0)
+		return apierrors.NewTimeoutError(fmt.Sprintf("there is no answer within %v: allow more time", limit), 0)
 	}
 	return err
 }
 
-// maxReplicated is how many bytes all replicas of a template may have together, as JSON. A pod that
-// is placed takes up to some twenty times as many, until the question is answered.
+// maxReplicated is how many bytes all replicas of a template may have together, as JSON. A placed
+// pod takes up to some twenty times as many, until the answer.
 const maxReplicated = 8 << 20
 
-// asked are the pods that a question is about.
-type asked struct {
+// queriedPods are the pods of a question.
+type queriedPods struct {
 	count int
-	// pod returns the pod with an index. One that does not exist is made for each call.
+	// pod returns the pod with an index. Each call makes a new pod if no such pod exists.
 	pod func(i int) *v1.Pod
 }
 
-// podsOf returns the pods that a question is about, in their order.
-func (e *Engine) podsOf(request *schedulerapi.WhatIfRequest) (asked, error) {
+// podsOf returns the pods of a question, in their order.
+func (e *Engine) podsOf(request *schedulerapi.WhatIfRequest) (queriedPods, error) {
 	replicas := int(max(request.Replicas, 1))
 	switch {
 	case request.Replicas < 0 || replicas > schedulerapi.MaxReplicas:
-		return asked{}, apierrors.NewBadRequest(fmt.Sprintf("replicas is %d: use up to %d", request.Replicas,
+		return queriedPods{}, apierrors.NewBadRequest(fmt.Sprintf("replicas is %d: use up to %d", request.Replicas,
 			schedulerapi.MaxReplicas))
 	case len(request.Changes) > schedulerapi.MaxChanges:
-		return asked{}, apierrors.NewBadRequest(fmt.Sprintf("%d changes are too many: use up to %d",
+		return queriedPods{}, apierrors.NewBadRequest(fmt.Sprintf("%d changes are too many: use up to %d",
 			len(request.Changes), schedulerapi.MaxChanges))
 	case request.Pod != nil && len(request.Template.Spec.Containers) > 0:
-		return asked{}, apierrors.NewBadRequest("there is a pod that waits and a template: one of them is meant")
+		return queriedPods{}, apierrors.NewBadRequest("the question has a pod and a template: use one of them")
 	case request.Pod != nil:
 		pod, err := e.waiting(*request.Pod)
 		if err == nil && pod.Spec.NodeName != "" {
 			err = apierrors.NewConflict(v1.Resource("pods"), request.Pod.String(),
 				fmt.Errorf("the pod is bound to node %q already", pod.Spec.NodeName))
 		}
-		return asked{count: 1, pod: func(int) *v1.Pod { return pod }}, err
+		return queriedPods{count: 1, pod: func(int) *v1.Pod { return pod }}, err
 	case len(request.Template.Spec.Containers) == 0:
-		return asked{}, apierrors.NewBadRequest("there is neither a pod that waits nor a template with containers")
+		return queriedPods{}, apierrors.NewBadRequest("the question has no pod and no template with containers: " +
+			"add one of them")
 	}
 	if err := checkTemplate(&request.Template, replicas); err != nil {
-		return asked{}, apierrors.NewBadRequest(err.Error())
+		return queriedPods{}, apierrors.NewBadRequest(err.Error())
 	}
-	return asked{count: replicas, pod: func(i int) *v1.Pod { return e.replica(&request.FitRequest, i) }}, nil
+	return queriedPods{count: replicas, pod: func(i int) *v1.Pod { return e.replica(&request.FitRequest, i) }}, nil
 }
 
 // checkTemplate returns an error for a template that is too large for so many replicas.
@@ -161,17 +162,17 @@ func checkTemplate(template *v1.PodTemplateSpec, replicas int) error {
 		return fmt.Errorf("measure the template: %w", err)
 	}
 	if replicas > 1 && len(text) > maxReplicated/replicas {
-		return fmt.Errorf("the template has %d bytes, and %d replicas may have %d together: ask about fewer replicas",
+		return fmt.Errorf("the template has %d bytes, and %d replicas may have %d together: use fewer replicas",
 			len(text), replicas, maxReplicated)
 	}
 	return nil
 }
 
-// place places pods one after another, until one fits nowhere.
-func (w *world) place(ctx context.Context, pods asked) (*schedulerapi.Placements, error) {
+// place places pods one after another, until one fits no node.
+func (sim *simulation) place(ctx context.Context, pods queriedPods) (*schedulerapi.Placements, error) {
 	all := &schedulerapi.Placements{Replicas: int32(pods.count)}
 	for i := range pods.count {
-		c, err := w.cycleOf(ctx, pods, i)
+		c, err := sim.cycleOf(ctx, pods, i)
 		var placed *schedulerapi.Placement
 		switch {
 		case err != nil:
@@ -195,19 +196,19 @@ func (w *world) place(ctx context.Context, pods asked) (*schedulerapi.Placements
 	return all, nil
 }
 
-// cycleOf runs the cycle of one of the pods, which is made only if there is time for it.
-func (w *world) cycleOf(ctx context.Context, pods asked, i int) (*cycle, error) {
-	if err := w.budget.step(); err != nil {
+// cycleOf runs the cycle of one of the pods. It makes the pod only if there is time for it.
+func (sim *simulation) cycleOf(ctx context.Context, pods queriedPods, i int) (*cycle, error) {
+	if err := sim.budget.step(); err != nil {
 		return nil, err
 	}
-	return w.cycle(ctx, pods.pod(i))
+	return sim.cycle(ctx, pods.pod(i))
 }
 
-// why says what there is to say about a pod that waits.
+// why explains why a pod waits.
 func (c *cycle) why(ctx context.Context) (*schedulerapi.Why, error) {
 	why := &schedulerapi.Why{
 		Pod:   schedulerapi.PodName{Namespace: c.pod.Namespace, Name: c.pod.Name},
-		Nodes: len(c.world.states.Nodes),
+		Nodes: len(c.simulation.states.Nodes),
 		Fits:  nodeNames(c.fits),
 	}
 	var gates []string
@@ -216,7 +217,7 @@ func (c *cycle) why(ctx context.Context) (*schedulerapi.Why, error) {
 	}
 	switch {
 	case len(gates) > 0:
-		why.Problem = "its scheduling gates keep it: " + strings.Join(gates, ", ")
+		why.Problem = "it has scheduling gates: " + strings.Join(gates, ", ")
 	case c.rejected != nil:
 		why.Problem = c.rejected.Message()
 	}
@@ -229,7 +230,7 @@ func (c *cycle) why(ctx context.Context) (*schedulerapi.Why, error) {
 	return why, err
 }
 
-// reasons groups the nodes on which the pod does not fit by their reasons, as the pod's event does.
+// reasons groups the nodes that the pod does not fit by their reasons, as the pod's event does.
 func (c *cycle) reasons() []schedulerapi.Reason {
 	var reasons []schedulerapi.Reason
 	index := map[string]int{}

@@ -21,12 +21,12 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 )
 
-// problem is a small cluster and a pod, as the brute force sees them: it counts GPUs and CPUs
-// itself, and knows nothing of frameworks, trees or searches.
+// problem is a small cluster and a pod for the brute force, which counts GPUs and CPUs itself,
+// without frameworks, trees or searches.
 type problem struct {
 	machines []machine
 	tenants  []tenant
-	wish     wish
+	request  gpuRequest
 }
 
 func newProblem(random *rand.Rand) problem {
@@ -51,20 +51,20 @@ func newProblem(random *rand.Rand) problem {
 			p.tenants = append(p.tenants, t)
 		}
 	}
-	p.wish.cpu = random.Int64N(5)
+	p.request.cpu = random.Int64N(5)
 	if random.IntN(2) == 0 {
-		p.wish.count = 1 + random.IntN(4)
+		p.request.count = 1 + random.IntN(4)
 	} else {
-		p.wish.pairs = 1 + random.IntN(2)
+		p.request.pairs = 1 + random.IntN(2)
 	}
 	if random.IntN(3) == 0 {
-		p.wish.zone = string("ab"[random.IntN(2)])
+		p.request.zone = string("ab"[random.IntN(2)])
 	}
 	return p
 }
 
-// fits reports whether a wish fits a machine on which these tenants run.
-func (p problem) fits(w wish, m machine, tenants []tenant, tolerates bool) bool {
+// fits reports whether a request fits a machine on which these tenants run.
+func (p problem) fits(r gpuRequest, m machine, tenants []tenant, tolerates bool) bool {
 	cpu := m.cpu
 	free := make([]int, m.pairs) // GPUs by pair
 	for i := range free {
@@ -87,17 +87,17 @@ func (p problem) fits(w wish, m machine, tenants []tenant, tolerates bool) bool 
 			pairs++
 		}
 	}
-	if !w.scattered { // GPUs that are counted are those that are connected best
-		pairs -= w.count / 2
+	if !r.scattered { // counted GPUs are the best connected ones
+		pairs -= r.count / 2
 	}
-	return cpu >= w.cpu && total >= w.count && pairs >= w.pairs && (w.zone == "" || w.zone == m.zone) &&
+	return cpu >= r.cpu && total >= r.count && pairs >= r.pairs && (r.zone == "" || r.zone == m.zone) &&
 		(!m.tainted || tolerates)
 }
 
-// anywhere returns the names of the machines that a wish fits.
-func (p problem) anywhere(w wish, tenants []tenant, tolerates bool) (names []string) {
+// anywhere returns the names of the machines that a request fits.
+func (p problem) anywhere(r gpuRequest, tenants []tenant, tolerates bool) (names []string) {
 	for _, m := range p.machines {
-		if p.fits(w, m, tenants, tolerates) {
+		if p.fits(r, m, tenants, tolerates) {
 			names = append(names, m.name)
 		}
 	}
@@ -123,7 +123,7 @@ func (p problem) fewestToEnd() (cheapest []int32, ok bool) {
 		}
 		slices.Sort(priorities)
 		slices.Reverse(priorities)
-		if may && len(p.anywhere(p.wish, left, false)) > 0 &&
+		if may && len(p.anywhere(p.request, left, false)) > 0 &&
 			(!ok || cmp.Or(cmp.Compare(len(priorities), len(cheapest)), slices.Compare(priorities, cheapest)) < 0) {
 			cheapest, ok = priorities, true
 		}
@@ -131,7 +131,7 @@ func (p problem) fewestToEnd() (cheapest []int32, ok bool) {
 	return cheapest, ok
 }
 
-// nodeMoreHelps reports whether an empty machine like one of the cluster's would do.
+// nodeMoreHelps reports whether the pod fits an empty machine like one of the cluster's.
 func (p problem) nodeMoreHelps() bool {
 	return slices.ContainsFunc(p.machines, func(m machine) bool {
 		var daemons []tenant
@@ -140,48 +140,48 @@ func (p problem) nodeMoreHelps() bool {
 				daemons = append(daemons, t)
 			}
 		}
-		return p.fits(p.wish, m, daemons, false)
+		return p.fits(p.request, m, daemons, false)
 	})
 }
 
-// relaxations returns all changes of the wish by which it fits.
+// relaxations returns all changes of the request that make it fit.
 func (p problem) relaxations() (texts []string) {
-	for n := p.wish.count - 1; n > 0; n-- {
-		less := p.wish
+	for n := p.request.count - 1; n > 0; n-- {
+		less := p.request
 		if less.count = n; len(p.anywhere(less, p.tenants, false)) > 0 {
-			texts = append(texts, fmt.Sprintf(`container "main": nvidia.com/gpu %d in place of %d`, n, p.wish.count))
+			texts = append(texts, fmt.Sprintf(`container "main": nvidia.com/gpu %d in place of %d`, n, p.request.count))
 			break
 		}
 	}
-	if p.wish.pairs > 0 {
-		any := p.wish
-		any.count, any.pairs, any.scattered = 2*p.wish.pairs, 0, true
+	if p.request.pairs > 0 {
+		any := p.request
+		any.count, any.pairs, any.scattered = 2*p.request.pairs, 0, true
 		if len(p.anywhere(any, p.tenants, false)) > 0 {
 			texts = append(texts, `container "main": without the level gpugrp0`)
 		}
-		for n := 2*p.wish.pairs - 1; n > 0; n-- { // an odd one out goes wherever one is free
-			less := p.wish
+		for n := 2*p.request.pairs - 1; n > 0; n-- { // the last of an odd number goes to any free GPU
+			less := p.request
 			less.count, less.pairs = n, 0
 			if len(p.anywhere(less, p.tenants, false)) > 0 {
 				texts = append(texts, fmt.Sprintf(`container "main": %d in place of %d devices in the annotation`, n,
-					2*p.wish.pairs))
+					2*p.request.pairs))
 				break
 			}
 		}
 	}
-	if any := p.wish; any.zone != "" {
+	if any := p.request; any.zone != "" {
 		if any.zone = ""; len(p.anywhere(any, p.tenants, false)) > 0 {
-			texts = append(texts, "without the node selector zone="+p.wish.zone)
+			texts = append(texts, "without the node selector zone="+p.request.zone)
 		}
 	}
-	if len(p.anywhere(p.wish, p.tenants, true)) > 0 {
+	if len(p.anywhere(p.request, p.tenants, true)) > 0 {
 		texts = append(texts, "with a toleration of the taint team=x:NoSchedule")
 	}
 	return texts
 }
 
-// world returns the problem as the engine sees it. The caller has the engine's turn.
-func (p problem) world(f *fixture) *world {
+// simulation returns the problem as the engine sees it. The caller holds the engine's slot.
+func (p problem) simulation(f *fixture) *simulation {
 	lister := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{})
 	states := nodestate.New(f.schedulers, corelisters.NewNodeLister(lister), clock.RealClock{})
 	for _, m := range p.machines {
@@ -191,18 +191,18 @@ func (p problem) world(f *fixture) *world {
 		}
 		states.Observe(f.Context(), node)
 	}
-	w := &world{engine: f.engine, states: states.Copy(), budget: &budget{
+	sim := &simulation{engine: f.engine, states: states.Copy(), budget: &budget{
 		ctx: f.Context(), deadline: time.Now().Add(time.Minute), rest: f.engine.rest, began: time.Now(),
 	}}
 	for _, t := range p.tenants {
-		w.pods = append(w.pods, t.pod())
+		sim.pods = append(sim.pods, t.pod())
 	}
-	return w
+	return sim
 }
 
-// On 1,000 random small clusters: which nodes fit, and the smallest change of each kind, are what
-// the brute force finds.
-func TestTheSmallestChangeIsThatOfTheBruteForce(t *testing.T) {
+// On 1,000 random small clusters, the engine and the brute force find the same fitting nodes and
+// the same smallest change of each kind.
+func TestSmallestChangeMatchesBruteForce(t *testing.T) {
 	f := newFixture(t)
 	end, err := f.engine.begin(t.Context())
 	if err != nil {
@@ -212,7 +212,7 @@ func TestTheSmallestChangeIsThatOfTheBruteForce(t *testing.T) {
 	fit, ended, sizes := 0, 0, map[int]int{}
 	for seed := range uint64(1000) {
 		p := newProblem(rand.New(rand.NewPCG(seed, 2)))
-		c, err := p.world(f).cycle(t.Context(), newPod(fmt.Sprintf("asked-%d", seed), p.wish))
+		c, err := p.simulation(f).cycle(t.Context(), newPod(fmt.Sprintf("pod-%d", seed), p.request))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -220,7 +220,7 @@ func TestTheSmallestChangeIsThatOfTheBruteForce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := p.anywhere(p.wish, p.tenants, false); !slices.Equal(why.Fits, want) {
+		if want := p.anywhere(p.request, p.tenants, false); !slices.Equal(why.Fits, want) {
 			t.Errorf("cluster %d fits on %v, want %v: %+v", seed, why.Fits, want, p)
 			continue
 		}
@@ -256,8 +256,8 @@ func TestTheSmallestChangeIsThatOfTheBruteForce(t *testing.T) {
 	}
 }
 
-// checkReasons checks that each node has a reason, and that what is said of taints, selectors, CPU
-// and GPUs is true.
+// checkReasons checks that each node has a reason, and that the reasons about taints, selectors,
+// CPU and GPUs are true.
 func (p problem) checkReasons(t *testing.T, seed uint64, why *schedulerapi.Why) {
 	t.Helper()
 	explained := 0
@@ -265,7 +265,7 @@ func (p problem) checkReasons(t *testing.T, seed uint64, why *schedulerapi.Why) 
 		explained += len(reason.Nodes)
 		for _, name := range reason.Nodes {
 			m := p.machines[slices.IndexFunc(p.machines, func(m machine) bool { return m.name == name })]
-			without := p.wish
+			relaxed := p.request
 			about := m
 			switch {
 			case strings.Contains(reason.Text, "taint"):
@@ -274,18 +274,18 @@ func (p problem) checkReasons(t *testing.T, seed uint64, why *schedulerapi.Why) 
 				}
 				continue
 			case strings.Contains(reason.Text, "affinity/selector"):
-				if m.zone == p.wish.zone {
+				if m.zone == p.request.zone {
 					t.Errorf("cluster %d: %s is in zone %s: %q", seed, name, m.zone, reason.Text)
 				}
 				continue
 			case strings.Contains(reason.Text, "GPU"):
-				without.cpu = 0
+				relaxed.cpu = 0
 			case strings.Contains(reason.Text, "cpu"):
-				without.count, without.pairs = 0, 0
+				relaxed.count, relaxed.pairs = 0, 0
 			default:
 				t.Errorf("cluster %d: an unknown reason: %q", seed, reason.Text)
 			}
-			if p.fits(without, about, p.tenants, true) {
+			if p.fits(relaxed, about, p.tenants, true) {
 				t.Errorf("cluster %d: %s is no reason on %s: %+v", seed, reason.Text, name, p)
 			}
 		}
@@ -314,7 +314,7 @@ func (p problem) checkEnd(t *testing.T, seed uint64, end *schedulerapi.EndPods) 
 	if !slices.Equal(priorities, cheapest) {
 		t.Errorf("cluster %d: ends pods of priorities %v, want %v: %+v", seed, priorities, cheapest, p)
 	}
-	if fits := p.anywhere(p.wish, left, false); !slices.Contains(fits, end.Placement.Node) {
+	if fits := p.anywhere(p.request, left, false); !slices.Contains(fits, end.Placement.Node) {
 		t.Errorf("cluster %d: it goes to %s, and fits %v", seed, end.Placement.Node, fits)
 	}
 	for _, container := range end.Placement.Containers {

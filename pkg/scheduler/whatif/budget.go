@@ -12,17 +12,17 @@ import (
 const (
 	// maxSteps is how often one question may try a node.
 	maxSteps = 1_000_000
-	// stretch is how long a question works until it rests.
+	// stretch is how long a question works before it rests.
 	stretch = time.Millisecond
-	// idleRest is how long it then rests, in units of its work, and busyRest how long after that
-	// while pods are scheduled, in busyRests parts.
+	// idleRest is how long it then rests, in units of its work. busyRest is how long it rests after
+	// that while the scheduler schedules pods, in busyRests parts.
 	idleRest, busyRest, busyRests = 1, 100, 10
 )
 
-// errOver says that the time or the steps of a question are over.
+// errOver says that the time or the steps of a question are used up.
 var errOver = errors.New("the time for the question is over")
 
-// budget is what is left for one question.
+// budget is the remaining time and steps of one question.
 type budget struct {
 	ctx      context.Context
 	deadline time.Time
@@ -31,7 +31,7 @@ type budget struct {
 	steps    int64     // taken
 }
 
-// step is called before each node that is tried. It rests when it is time.
+// step accounts for one trial of a node; the caller calls it before. It rests when it is time.
 func (b *budget) step() error {
 	b.steps++
 	if now := time.Now(); now.Sub(b.began) >= stretch {

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Between two stretches of its work a question leaves the core to the scheduler: for a hundred
-// times as long while pods are scheduled, and else for as long as it has worked.
-func TestAQuestionRestsLongerWhilePodsAreScheduled(t *testing.T) {
+// Between two stretches of its work a question leaves the core to the scheduler: a hundred times as
+// long while the scheduler schedules pods, and as long as it has worked otherwise.
+func TestQuestionRestsLongerWhilePodsAreScheduled(t *testing.T) {
 	f := newFixture(t, machines()[0].node())
 	var slept time.Duration
 	pods := 0
-	pause := func(time.Duration) {} // when so much was slept
-	f.engine.sleep = func(d time.Duration) { slept += d; pause(slept) }
+	onSleep := func(time.Duration) {} // called with the total time slept
+	f.engine.sleep = func(d time.Duration) { slept += d; onSleep(slept) }
 	rests := func() time.Duration {
 		slept = 0
 		f.engine.rest(time.Millisecond)
@@ -25,19 +25,18 @@ func TestAQuestionRestsLongerWhilePodsAreScheduled(t *testing.T) {
 	if got := rests(); got != time.Millisecond {
 		t.Errorf("while no pod is scheduled it rests for %v after 1 ms of work, want 1 ms", got)
 	}
-	// That a pod was scheduled holds for 100 ms of the clock, in which a busy machine may not get
-	// here.
+	// A scheduled pod counts for 100 ms of the clock; a slow machine may take longer to get here.
 	restsAfterAPod := func(want time.Duration) {
 		t.Helper()
 		f.await(fmt.Sprintf("after a pod was scheduled it rests for %v after 1 ms of work", want), func() bool {
 			pods++
-			f.create(newPod(fmt.Sprint("plain-", pods), wish{}))
+			f.create(newPod(fmt.Sprint("plain-", pods), gpuRequest{}))
 			f.scheduler.ScheduleOne(f.Context())
 			return rests() == want
 		})
 	}
 	restsAfterAPod(101 * time.Millisecond)
-	pause = func(slept time.Duration) {
+	onSleep = func(slept time.Duration) {
 		if slept == 11*time.Millisecond {
 			f.await("the scheduler has nothing to do", func() bool { return !f.engine.shared.Scheduling() })
 		}

@@ -22,13 +22,13 @@ import (
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// cycle is the scheduling cycle of a pod in a world, after Filter.
+// cycle is the scheduling cycle of a pod in a simulation, after Filter.
 type cycle struct {
-	world   *world
-	profile *profile
-	pod     *v1.Pod
-	state   fwk.CycleState
-	// rejected says why PreFilter has rejected the pod on all nodes, or is nil.
+	simulation *simulation
+	profile    *profile
+	pod        *v1.Pod
+	state      fwk.CycleState
+	// rejected is the status with which PreFilter rejected the pod on all nodes, or nil.
 	rejected *fwk.Status
 	// fits are the nodes on which the pod fits, and misfits the others with their reasons, both in
 	// the order of their names.
@@ -43,31 +43,31 @@ type misfit struct {
 }
 
 // cycle runs a pod's cycle up to Filter, as upstream's schedulePod does, but on all nodes.
-func (w *world) cycle(ctx context.Context, pod *v1.Pod) (*cycle, error) {
-	of := w.engine.serving[pod.Spec.SchedulerName]
-	if of == nil {
+func (sim *simulation) cycle(ctx context.Context, pod *v1.Pod) (*cycle, error) {
+	served := sim.engine.serving[pod.Spec.SchedulerName]
+	if served == nil {
 		without := ""
 		if !requestsDevices(pod) {
 			without = "requests no devices, and "
 		}
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("pod %q %shas the scheduler name %q, which this scheduler "+
 			"does not serve: it serves %s", klog.KObj(pod), without, pod.Spec.SchedulerName,
-			strings.Join(slices.Sorted(maps.Keys(w.engine.serving)), ", ")))
+			strings.Join(slices.Sorted(maps.Keys(sim.engine.serving)), ", ")))
 	}
 	if pod.Spec.SchedulingGroup != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("pod %q belongs to a pod group, and the pods of a group are "+
-			"placed together: that is not answered", klog.KObj(pod)))
+			"placed together: what-if does not support pod groups", klog.KObj(pod)))
 	}
-	w.enter()
-	c := &cycle{world: w, profile: of, pod: pod, state: framework.NewCycleState()}
-	if err := w.budget.step(); err != nil {
+	sim.enter()
+	c := &cycle{simulation: sim, profile: served, pod: pod, state: framework.NewCycleState()}
+	if err := sim.budget.step(); err != nil {
 		return nil, err
 	}
-	nodes, err := w.nodes()
+	nodes, err := sim.nodes()
 	if err != nil {
 		return nil, err
 	}
-	among, status, by := of.framework.RunPreFilterPlugins(ctx, c.state, pod)
+	among, status, rejecting := served.framework.RunPreFilterPlugins(ctx, c.state, pod)
 	if !status.IsSuccess() {
 		if !status.IsRejected() {
 			return nil, status.AsError()
@@ -78,13 +78,13 @@ func (w *world) cycle(ctx context.Context, pod *v1.Pod) (*cycle, error) {
 	for _, node := range nodes {
 		if !among.AllNodes() && !among.NodeNames.Has(node.Node().Name) {
 			c.misfits = append(c.misfits, misfit{node, fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
-				fmt.Sprintf("didn't satisfy plugin(s) %v", slices.Sorted(maps.Keys(by))))})
+				fmt.Sprintf("didn't satisfy plugin(s) %v", slices.Sorted(maps.Keys(rejecting))))})
 			continue
 		}
-		if err := w.budget.step(); err != nil {
+		if err := sim.budget.step(); err != nil {
 			return nil, err
 		}
-		status := of.framework.RunFilterPluginsWithNominatedPods(ctx, c.state, pod, node)
+		status := served.framework.RunFilterPluginsWithNominatedPods(ctx, c.state, pod, node)
 		if status.IsSuccess() {
 			c.fits = append(c.fits, node)
 		} else {
@@ -94,7 +94,7 @@ func (w *world) cycle(ctx context.Context, pod *v1.Pod) (*cycle, error) {
 	return c, nil
 }
 
-// best returns the nodes that fit best, at least one: the scheduler takes any of them.
+// best returns the nodes that fit best, at least one: the scheduler may take any of them.
 func (c *cycle) best(ctx context.Context) ([]fwk.NodeInfo, error) {
 	for _, node := range c.fits {
 		if node.Node().Name == c.pod.Status.NominatedNodeName {
@@ -142,7 +142,7 @@ func (c *cycle) place(ctx context.Context) (*schedulerapi.Placement, error) {
 		}
 		placed.Containers = containers(allocation)
 	}
-	return placed, c.world.assume(c.pod, node)
+	return placed, c.simulation.assume(c.pod, node)
 }
 
 func nodeNames(nodes []fwk.NodeInfo) []string {
@@ -153,7 +153,7 @@ func nodeNames(nodes []fwk.NodeInfo) []string {
 	return all
 }
 
-// containers returns what the containers of a pod get, nil of a pod without devices.
+// containers returns the devices that the containers of a pod get, nil for a pod without devices.
 func containers(allocation *sdk.PodInfo) []schedulerapi.ContainerDevices {
 	if allocation == nil {
 		return nil
@@ -161,32 +161,32 @@ func containers(allocation *sdk.PodInfo) []schedulerapi.ContainerDevices {
 	var all []schedulerapi.ContainerDevices
 	for _, list := range []map[string]sdk.ContainerInfo{allocation.InitContainers, allocation.RunningContainers} {
 		for _, name := range slices.Sorted(maps.Keys(list)) {
-			given := schedulerapi.ContainerDevices{Name: name}
+			granted := schedulerapi.ContainerDevices{Name: name}
 			quantities := map[sdk.ResourceName]int64{}
-			for request, from := range list[name].AllocateFrom {
-				quantities[from] += list[name].DevRequests[request]
+			for request, device := range list[name].AllocateFrom {
+				quantities[device] += list[name].DevRequests[request]
 			}
-			for _, from := range slices.Sorted(maps.Keys(quantities)) {
-				path, err := resource.ParsePath(from)
+			for _, device := range slices.Sorted(maps.Keys(quantities)) {
+				path, err := resource.ParsePath(device)
 				if err != nil {
 					continue // the allocation is the scheduler's own
 				}
-				given.Devices = append(given.Devices, schedulerapi.DeviceShare{
-					Path: path.Device(), Resource: path.Resource(), Quantity: quantities[from],
+				granted.Devices = append(granted.Devices, schedulerapi.DeviceShare{
+					Path: path.Device(), Resource: path.Resource(), Quantity: quantities[device],
 				})
 			}
-			if len(given.Devices) > 0 {
-				all = append(all, given)
+			if len(granted.Devices) > 0 {
+				all = append(all, granted)
 			}
 		}
 	}
 	return all
 }
 
-// fitsWithout reports whether the pod fits a node when some of the node's pods have ended. It is
-// what preemption simulates.
+// fitsWithout reports whether the pod fits a node after some of the node's pods have ended. It
+// works like preemption's simulation.
 func (c *cycle) fitsWithout(ctx context.Context, node fwk.NodeInfo, ended []*v1.Pod) (bool, error) {
-	if err := c.world.budget.step(); err != nil {
+	if err := c.simulation.budget.step(); err != nil {
 		return false, err
 	}
 	state, left := c.state.Clone(), node.Snapshot()

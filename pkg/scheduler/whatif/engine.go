@@ -33,7 +33,7 @@ import (
 // Profiles returns the profiles of the scheduler's configuration, with all defaults.
 type Profiles func() ([]config.KubeSchedulerProfile, error)
 
-// Engine answers questions. It is safe for concurrent use; one question is answered at a time.
+// Engine answers questions. It is safe for concurrent use; it answers one question at a time.
 type Engine struct {
 	ctx      context.Context // of the scheduler
 	shared   *frameworkplugin.Shared
@@ -41,33 +41,33 @@ type Engine struct {
 	profiles Profiles
 	pods     corelisters.PodLister
 	sleep    func(time.Duration)
-	turn     chan struct{} // holds one token while a question is answered
-	made     atomic.Uint64 // pods that were made up
+	slot     chan struct{} // holds one token while a question is answered
+	made     atomic.Uint64 // pods made for questions
 
-	// The rest is used by who has the turn.
+	// Only the holder of the slot uses the rest.
 
 	serving  map[string]*profile // by scheduler name; nil before the first question
 	snapshot current
 }
 
-// profile is what answers for the pods with one scheduler name.
+// profile answers for the pods with one scheduler name.
 type profile struct {
 	framework framework.Framework
-	devices   *frameworkplugin.Aside // nil where the profile is without our plugin
+	devices   *frameworkplugin.Aside // nil if the profile lacks the plugin
 }
 
-// New returns the engine of a scheduler. handle is that of one of its profiles: the engine reads
+// New returns the engine of a scheduler. handle belongs to one of its profiles: the engine reads
 // the objects of its informers and the nominated pods of its queue. ctx is the scheduler's.
 func New(ctx context.Context, shared *frameworkplugin.Shared, handle fwk.Handle, profiles Profiles) *Engine {
 	return &Engine{
 		ctx: ctx, shared: shared, handle: handle, profiles: profiles,
 		pods:  handle.SharedInformerFactory().Core().V1().Pods().Lister(),
-		sleep: time.Sleep, turn: make(chan struct{}, 1),
+		sleep: time.Sleep, slot: make(chan struct{}, 1),
 	}
 }
 
-// rest sleeps after so much work. Questions take a hundredth of one core while pods are scheduled,
-// and the half of it else. A rest ends early when no pod is scheduled any more.
+// rest sleeps after this much work. Questions take a hundredth of one core while the scheduler
+// schedules pods, and half of it otherwise. A rest ends early when no pod is left to schedule.
 func (e *Engine) rest(worked time.Duration) {
 	e.sleep(idleRest * worked)
 	for part := 0; part < busyRests && e.shared.Scheduling(); part++ {
@@ -75,19 +75,19 @@ func (e *Engine) rest(worked time.Duration) {
 	}
 }
 
-// begin waits for the engine's turn, until ctx ends, and makes what the first question needs. The
-// caller calls end when it has its answer, unless there is an error.
+// begin waits for the engine's slot, until ctx ends, and makes the frameworks for the first
+// question. The caller calls end when it has its answer, unless there is an error.
 func (e *Engine) begin(ctx context.Context) (end func(), err error) {
 	if !e.shared.Synced() {
-		return nil, apierrors.NewServiceUnavailable("the scheduler does not know all nodes and pods yet: ask again " +
-			"in a moment")
+		return nil, apierrors.NewServiceUnavailable("the scheduler does not know all nodes and pods yet: retry " +
+			"in a second")
 	}
 	select {
-	case e.turn <- struct{}{}:
+	case e.slot <- struct{}{}:
 	case <-ctx.Done():
-		return nil, apierrors.NewTooManyRequests("other questions are being answered: ask again in a moment", 1)
+		return nil, apierrors.NewTooManyRequests("the scheduler answers other questions: retry in a second", 1)
 	}
-	end = func() { <-e.turn }
+	end = func() { <-e.slot }
 	defer func() { // after a panic too
 		if e.serving == nil {
 			end()
@@ -108,7 +108,7 @@ func (e *Engine) serve() error {
 		return err
 	}
 	e.snapshot.now.Store(internalcache.NewEmptySnapshot())
-	ctx := klog.NewContext(e.ctx, klog.Logger{}) // a question is no event in the scheduler's log
+	ctx := klog.NewContext(e.ctx, klog.Logger{}) // questions stay out of the scheduler's log
 	serving := map[string]*profile{}
 	for i := range configured {
 		made, err := e.newProfile(ctx, configured[i].DeepCopy())
@@ -127,8 +127,8 @@ func (e *Engine) serve() error {
 	return nil
 }
 
-// metricsSuffix tells the cycles of questions from those of pods in upstream's metrics, which have
-// the profile's name.
+// metricsSuffix separates the cycles of questions from those of pods in upstream's metrics, which
+// have the profile's name.
 const metricsSuffix = "/what-if"
 
 func (e *Engine) newProfile(ctx context.Context, configured *config.KubeSchedulerProfile) (*profile, error) {
@@ -152,9 +152,9 @@ func (e *Engine) newProfile(ctx context.Context, configured *config.KubeSchedule
 		frameworkruntime.WithSharedCSIManager(e.handle.SharedCSIManager()),
 		frameworkruntime.WithPodGroupManager(e.handle.PodGroupManager()),
 		frameworkruntime.WithSnapshotSharedLister(&e.snapshot),
-		frameworkruntime.WithPodNominator(nominated{of: e.handle}),
-		frameworkruntime.WithPodActivator(nobody{}),
-		frameworkruntime.WithEventRecorder(nobody{}),
+		frameworkruntime.WithPodNominator(nominated{nominator: e.handle}),
+		frameworkruntime.WithPodActivator(noop{}),
+		frameworkruntime.WithEventRecorder(noop{}),
 		frameworkruntime.WithParallelism(1),
 	)
 	if err != nil {
@@ -163,7 +163,7 @@ func (e *Engine) newProfile(ctx context.Context, configured *config.KubeSchedule
 	return made, nil
 }
 
-// current is the snapshot that the question which is being answered is about.
+// current is the snapshot of the current question.
 type current struct {
 	now atomic.Pointer[internalcache.Snapshot]
 }
@@ -179,23 +179,23 @@ func (c *current) CompositePodGroupStates() fwk.CompositePodGroupStateLister {
 	return c.now.Load().CompositePodGroupStates()
 }
 
-// nominated reads the pods that the scheduler's queue has nominated, and nominates none.
-type nominated struct{ of fwk.PodNominator }
+// nominated reads the nominated pods of the scheduler's queue, and nominates no pod.
+type nominated struct{ nominator fwk.PodNominator }
 
 func (n nominated) NominatedPodsForNode(name string) []fwk.PodInfo {
-	return n.of.NominatedPodsForNode(name)
+	return n.nominator.NominatedPodsForNode(name)
 }
 func (nominated) AddNominatedPod(klog.Logger, fwk.PodInfo, *fwk.NominatingInfo) {}
 func (nominated) DeleteNominatedPodIfExists(*v1.Pod)                            {}
 func (nominated) UpdateNominatedPod(klog.Logger, *v1.Pod, fwk.PodInfo)          {}
 
-// nobody activates no pods and hears no events.
-type nobody struct{}
+// noop activates no pods and drops events.
+type noop struct{}
 
-func (nobody) Activate(klog.Logger, map[string]*v1.Pod) {}
-func (nobody) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {
+func (noop) Activate(klog.Logger, map[string]*v1.Pod) {}
+func (noop) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {
 }
-func (n nobody) WithLogger(klog.Logger) events.EventRecorderLogger { return n }
+func (n noop) WithLogger(klog.Logger) events.EventRecorderLogger { return n }
 
 // madeUpPrefix begins the UIDs of pods that exist in a question alone.
 const madeUpPrefix = "what-if/"

@@ -24,9 +24,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 )
 
-// For 200 pods, one after another on random clusters: what fit says is what upstream's scheduler
-// with our plugin then does, with the same devices, or with the same words.
-func TestFitIsWhatTheSchedulerThenDoes(t *testing.T) {
+// For 200 pods, one after another on random clusters, upstream's scheduler with the plugin does
+// what fit predicts: it allocates the same devices, or refuses with the same text.
+func TestFitPredictsTheScheduler(t *testing.T) {
 	const clusters, podsEach = 20, 10
 	same := 0
 	for seed := range uint64(clusters) {
@@ -49,26 +49,26 @@ func TestFitIsWhatTheSchedulerThenDoes(t *testing.T) {
 			}
 			var bound []string
 			for i := range podsEach {
-				w := wish{cpu: random.Int64N(3)}
+				r := gpuRequest{cpu: random.Int64N(3)}
 				switch random.IntN(4) {
 				case 0:
-					w.pairs = 1 + random.IntN(2)
+					r.pairs = 1 + random.IntN(2)
 				case 1: // no device
 				default:
-					w.count = 1 + random.IntN(3)
+					r.count = 1 + random.IntN(3)
 				}
 				if random.IntN(3) == 0 {
-					w.zone = string("ab"[random.IntN(2)])
+					r.zone = string("ab"[random.IntN(2)])
 				}
-				pod := newPod(fmt.Sprintf("p%d", i), w)
+				pod := newPod(fmt.Sprintf("p%d", i), r)
 				if f.fitAgrees(pod) {
 					bound = append(bound, pod.Name)
 				}
 				same++
 				if len(bound) > 0 && random.IntN(3) == 0 { // room for others
-					at := random.IntN(len(bound))
-					f.delete(bound[at])
-					bound = slices.Delete(bound, at, at+1)
+					index := random.IntN(len(bound))
+					f.delete(bound[index])
+					bound = slices.Delete(bound, index, index+1)
 				}
 			}
 		})
@@ -78,8 +78,8 @@ func TestFitIsWhatTheSchedulerThenDoes(t *testing.T) {
 	}
 }
 
-// fitAgrees compares fit with what the scheduler does, and reports whether the pod is bound. One
-// that is not is deleted.
+// fitAgrees compares fit with the scheduler's decision, and reports whether the pod is bound. It
+// deletes a pod that is not.
 func (f *fixture) fitAgrees(pod *v1.Pod) (bound bool) {
 	f.Helper()
 	request := schedulerapi.FitRequest{
@@ -92,7 +92,7 @@ func (f *fixture) fitAgrees(pod *v1.Pod) (bound bool) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	// Of several nodes that are equally good, the scheduler takes one: each has an answer.
+	// The scheduler takes one of several equally good nodes: fit lists each of them.
 	answers := map[string]schedulerapi.Placement{}
 	if said.Fits {
 		equal := append([]string{said.Pods[0].Node}, said.Pods[0].EquallyGood...)
@@ -140,13 +140,13 @@ func (f *fixture) fitAgrees(pod *v1.Pod) (bound bool) {
 		f.Errorf("pod %s: fit says %+v; the scheduler takes %q (%s)", pod.Name, said.Pods, created.Spec.NodeName,
 			message)
 	case said.Fits:
-		var given []schedulerapi.ContainerDevices
+		var got []schedulerapi.ContainerDevices
 		if allocation, err := deviceinfo.PodAllocation(created); err == nil {
-			given = containers(allocation)
+			got = containers(allocation)
 		}
-		if !reflect.DeepEqual(given, answer.Containers) {
+		if !reflect.DeepEqual(got, answer.Containers) {
 			f.Errorf("pod %s on %s: fit says %+v; it got %+v", pod.Name, created.Spec.NodeName, answer.Containers,
-				given)
+				got)
 		}
 	case created.Spec.NodeName != "":
 		f.Errorf("pod %s: fit says %+v; it is on %s", pod.Name, said.Why, created.Spec.NodeName)
@@ -162,7 +162,7 @@ func (f *fixture) fitAgrees(pod *v1.Pod) (bound bool) {
 }
 
 // best returns the nodes with the highest score in the scheduler's own snapshot, sorted; none if
-// the pod fits nowhere.
+// the pod fits no node.
 func (f *fixture) best(pod *v1.Pod) (names []string) {
 	f.Helper()
 	profile := f.scheduler.Profiles[pod.Spec.SchedulerName]
@@ -207,7 +207,7 @@ func (f *fixture) best(pod *v1.Pod) (names []string) {
 	return names
 }
 
-// delete deletes a pod, and waits until the scheduler knows.
+// delete deletes a pod, and waits until the scheduler has seen it.
 func (f *fixture) delete(name string) {
 	f.Helper()
 	uid := name

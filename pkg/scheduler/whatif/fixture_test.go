@@ -38,8 +38,8 @@ import (
 	gpuscheduler "github.com/kubedevice/kubedevice/plugins/gpu/scheduler"
 )
 
-// fixture is upstream's scheduler with our plugin, on an API server that is not there, and the
-// engine that answers for it.
+// fixture is upstream's scheduler with the plugin, on a fake API server, and the engine that
+// answers for it.
 type fixture struct {
 	testing.TB
 	client     *fake.Clientset
@@ -51,7 +51,7 @@ type fixture struct {
 	versions   atomic.Int64
 }
 
-// defaultProfiles are upstream's, with our plugin where package scheduler puts it.
+// defaultProfiles are upstream's, with the plugin where package scheduler puts it.
 func defaultProfiles() ([]config.KubeSchedulerProfile, error) {
 	var versioned configv1.KubeSchedulerConfiguration
 	scheme.Scheme.Default(&versioned)
@@ -95,7 +95,7 @@ func newFixture(t testing.TB, objects ...runtime.Object) *fixture {
 		return frameworkplugin.New(handle, f.shared), nil
 	}
 	f.scheduler, err = scheduler.New(ctx, f.client, f.factory, nil,
-		func(string) events.EventRecorderLogger { return nobody{} },
+		func(string) events.EventRecorderLogger { return noop{} },
 		scheduler.WithProfiles(profiles...),
 		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{frameworkplugin.Name: plugin}),
 		scheduler.WithPodInitialBackoffSeconds(1))
@@ -116,15 +116,15 @@ func newFixture(t testing.TB, objects ...runtime.Object) *fixture {
 	return f
 }
 
-// bind is what the API server makes of a Binding.
+// bind does what the API server does with a Binding.
 func (f *fixture) bind(action clienttesting.Action) (handled bool, _ runtime.Object, err error) {
 	create, ok := action.(clienttesting.CreateAction)
 	if !ok || action.GetSubresource() != "binding" {
 		return false, nil, nil
 	}
 	binding := create.GetObject().(*v1.Binding)
-	of := v1.SchemeGroupVersion.WithResource("pods")
-	object, err := f.client.Tracker().Get(of, binding.Namespace, binding.Name)
+	pods := v1.SchemeGroupVersion.WithResource("pods")
+	object, err := f.client.Tracker().Get(pods, binding.Namespace, binding.Name)
 	if err != nil {
 		return true, nil, err
 	}
@@ -136,15 +136,15 @@ func (f *fixture) bind(action clienttesting.Action) (handled bool, _ runtime.Obj
 	for name, value := range binding.Annotations {
 		pod.Annotations[name] = value
 	}
-	return true, binding, f.client.Tracker().Update(of, pod, pod.Namespace)
+	return true, binding, f.client.Tracker().Update(pods, pod, pod.Namespace)
 }
 
-// await waits until something is so.
+// await waits for a condition.
 func (f *fixture) await(what string, is func() bool) {
 	f.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !is(); {
 		if time.Now().After(deadline) {
-			f.Fatalf("20 s are over, and it is not so: %s", what)
+			f.Fatalf("not within 20 s: %s", what)
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -212,7 +212,7 @@ type tenant struct {
 }
 
 func (t tenant) pod() *v1.Pod {
-	pod := newPod(t.name, wish{count: len(t.gpus), cpu: t.cpu})
+	pod := newPod(t.name, gpuRequest{count: len(t.gpus), cpu: t.cpu})
 	pod.ResourceVersion, pod.Spec.NodeName, pod.Spec.Priority = "2", t.node.name, &t.priority
 	if t.daemon {
 		pod.OwnerReferences = []metav1.OwnerReference{{
@@ -238,8 +238,8 @@ func (t tenant) pod() *v1.Pod {
 	return pod
 }
 
-// wish is what a pod requests: so many GPUs, or so many pairs of them.
-type wish struct {
+// gpuRequest is a pod's request: a number of GPUs, or of pairs of them.
+type gpuRequest struct {
 	count, pairs int
 	cpu          int64
 	zone         string
@@ -248,7 +248,7 @@ type wish struct {
 	scattered bool
 }
 
-func newPod(name string, w wish) *v1.Pod {
+func newPod(name string, r gpuRequest) *v1.Pod {
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: "1",
@@ -256,21 +256,21 @@ func newPod(name string, w wish) *v1.Pod {
 		Spec: v1.PodSpec{
 			SchedulerName: v1.DefaultSchedulerName,
 			Containers: []v1.Container{{Name: "main", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
-				"cpu": *resource.NewQuantity(w.cpu, resource.DecimalSI),
+				"cpu": *resource.NewQuantity(r.cpu, resource.DecimalSI),
 			}}}},
 		},
 	}
-	if w.zone != "" {
-		pod.Spec.NodeSelector = map[string]string{"zone": w.zone}
+	if r.zone != "" {
+		pod.Spec.NodeSelector = map[string]string{"zone": r.zone}
 	}
 	main := &pod.Spec.Containers[0].Resources
-	if w.count > 0 {
-		main.Requests["nvidia.com/gpu"] = *resource.NewQuantity(int64(w.count), resource.DecimalSI)
+	if r.count > 0 {
+		main.Requests["nvidia.com/gpu"] = *resource.NewQuantity(int64(r.count), resource.DecimalSI)
 		main.Limits = v1.ResourceList{"nvidia.com/gpu": main.Requests["nvidia.com/gpu"]}
 	}
-	if w.pairs > 0 {
+	if r.pairs > 0 {
 		var requests []string
-		for i := range 2 * w.pairs {
+		for i := range 2 * r.pairs {
 			requests = append(requests, fmt.Sprintf(`"gpugrp0/%d/gpu/%d/cards":1`, i/2, i))
 		}
 		pod.Annotations = map[string]string{deviceinfo.Annotation: fmt.Sprintf(

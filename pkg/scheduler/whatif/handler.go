@@ -18,8 +18,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 )
 
-// Handler answers POST why, fit and whatif below /devices/v1alpha1/: JSON in, JSON out, an error as
-// a metav1.Status. Who may ask, how much and how often, is for others to decide.
+// Handler answers POST why, fit and whatif below /devices/v1alpha1/: JSON in, JSON out, errors as a
+// metav1.Status. The caller decides who may send questions, how many and of what size.
 func (e *Engine) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST "+schedulerapi.WhyPath, answering(e.Why))
@@ -28,12 +28,12 @@ func (e *Engine) Handler() http.Handler {
 	return mux
 }
 
-// maxValues is how many values a question may have, in JSON. In a list, one of three bytes can be a
+// maxValues is how many values a question may have, in JSON. A list element of three bytes can be a
 // container, which takes half a kilobyte.
 const maxValues = 1 << 15
 
-// answering returns the handler of one kind of question. A field that the question does not have is
-// an error: one that is mistyped would change its meaning.
+// answering returns the handler of one kind of question. An unknown field is an error: a mistyped
+// name would change the meaning.
 func answering[In, Out any](answer func(context.Context, In) (*Out, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var question In
@@ -50,11 +50,11 @@ func answering[In, Out any](answer func(context.Context, In) (*Out, error)) http
 	})
 }
 
-// read reads a question, the bytes of which others bound.
-func read(from io.Reader, question any) error {
-	text, err := io.ReadAll(from)
+// read reads a question. The caller has limited its size.
+func read(reader io.Reader, question any) error {
+	text, err := io.ReadAll(reader)
 	if bytes.Count(text, []byte(",")) >= maxValues {
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("it has more than %d values: ask about a smaller "+
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("it has more than %d values: use a smaller "+
 			"pod", maxValues))
 	}
 	if err == nil {
@@ -78,7 +78,7 @@ func decode(text []byte, question any) error {
 	return nil
 }
 
-// fail answers with an error, as the API server does.
+// fail writes an error, as the API server does.
 func fail(w http.ResponseWriter, err error) {
 	var known apierrors.APIStatus
 	if !errors.As(err, &known) {

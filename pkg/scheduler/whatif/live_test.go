@@ -30,7 +30,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 )
 
-// machines are those of the tests below: two with four GPUs each, and one without any.
+// machines are the machines of the tests below: two with four GPUs each, and one without GPUs.
 func machines() []machine {
 	return []machine{
 		{name: "n0", pairs: 2, cpu: 8, zone: "a"}, {name: "n1", pairs: 2, cpu: 8, zone: "b"},
@@ -38,13 +38,13 @@ func machines() []machine {
 	}
 }
 
-// question asks the engine something at random about the pods of the tests below.
+// question sends the engine a random question about the pods of the tests below.
 func (f *fixture) question(ctx context.Context, random *rand.Rand) error {
-	w := wish{count: random.IntN(5), cpu: random.Int64N(4)}
+	r := gpuRequest{count: random.IntN(5), cpu: random.Int64N(4)}
 	if random.IntN(3) == 0 {
-		w = wish{pairs: 1 + random.IntN(2)}
+		r = gpuRequest{pairs: 1 + random.IntN(2)}
 	}
-	pod := newPod("asked", w)
+	pod := newPod("queried", r)
 	request := schedulerapi.WhatIfRequest{FitRequest: schedulerapi.FitRequest{
 		Namespace: "default", Replicas: int32(1 + random.IntN(3)),
 		Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: pod.Annotations}, Spec: pod.Spec},
@@ -66,7 +66,7 @@ func (f *fixture) question(ctx context.Context, random *rand.Rand) error {
 	return err
 }
 
-// live is all that a scheduling cycle reads, as far as it can be compared.
+// live is the comparable part of the state that a scheduling cycle reads.
 type live struct {
 	Nodes, Queue string
 	Actions      int // of the API server's client
@@ -96,13 +96,13 @@ func (f *fixture) live() (live, []nodestate.Snapshot) {
 	return l, states
 }
 
-// After 300 questions of all kinds, everything that a scheduling cycle reads is as it was: nodes,
-// reservations, the queue; and nothing was written to the API server.
-func TestQuestionsLeaveTheLiveStateAsItWas(t *testing.T) {
+// 300 questions of all kinds change nothing that a scheduling cycle reads (nodes, reservations, the
+// queue) and write nothing to the API server.
+func TestQuestionsDoNotChangeTheLiveState(t *testing.T) {
 	f := newFixture(t)
 	f.populate()
 	// A reservation that is not seen bound yet.
-	reserved := newPod("reserved", wish{count: 1})
+	reserved := newPod("reserved", gpuRequest{count: 1})
 	f.create(reserved)
 	holds := tenant{name: "reserved", node: machines()[1], gpus: []string{"g3"}}.pod()
 	allocated, err := deviceinfo.PodAllocation(holds)
@@ -124,21 +124,21 @@ func TestQuestionsLeaveTheLiveStateAsItWas(t *testing.T) {
 	}
 	for i := range states {
 		if !states[i].Holds() {
-			t.Errorf("what is known of node %s has changed", machines()[i].name)
+			t.Errorf("the state of node %s has changed", machines()[i].name)
 		}
 	}
 }
 
-// While pods come and go, and others ask, no device has two holders, and the scheduler places each
-// pod that fits.
-func TestQuestionsAreAskedWhilePodsAreScheduled(t *testing.T) {
+// While pods come and go, and clients send questions, no device has two holders, and the scheduler
+// places each pod that fits.
+func TestAnswersQuestionsWhilePodsAreScheduled(t *testing.T) {
 	f := newFixture(t)
 	f.populate()
 	go f.scheduler.Run(t.Context())
 	ctx, stop := context.WithCancel(t.Context())
-	var asking sync.WaitGroup
+	var clients sync.WaitGroup
 	for i := range uint64(3) {
-		asking.Go(func() {
+		clients.Go(func() {
 			for random := rand.New(rand.NewPCG(i, 4)); ctx.Err() == nil; {
 				if err := f.question(ctx, random); err != nil && ctx.Err() == nil &&
 					!strings.Contains(err.Error(), "no pod") {
@@ -148,7 +148,7 @@ func TestQuestionsAreAskedWhilePodsAreScheduled(t *testing.T) {
 		})
 	}
 	for i := range 30 {
-		pod := newPod(fmt.Sprintf("p%d", i), wish{count: 1 + i%2})
+		pod := newPod(fmt.Sprintf("p%d", i), gpuRequest{count: 1 + i%2})
 		f.create(pod)
 		f.await("pod "+pod.Name+" is bound", func() bool {
 			is, err := f.engine.pods.Pods("default").Get(pod.Name)
@@ -158,7 +158,7 @@ func TestQuestionsAreAskedWhilePodsAreScheduled(t *testing.T) {
 		f.delete(pod.Name)
 	}
 	stop()
-	asking.Wait()
+	clients.Wait()
 }
 
 // populate adds the machines, two tenants with a GPU each and a pod that waits.
@@ -172,7 +172,7 @@ func (f *fixture) populate() {
 	for i, m := range machines()[:2] {
 		f.create(tenant{name: fmt.Sprintf("t%d", i), node: m, gpus: []string{"g0"}, cpu: 1}.pod())
 	}
-	f.create(newPod("waits", wish{count: 4}))
+	f.create(newPod("waits", gpuRequest{count: 4}))
 	f.await("the scheduler knows all", func() bool {
 		dump := f.scheduler.Cache.Dump()
 		pods := 0
@@ -219,9 +219,9 @@ func (f *fixture) checkHolders() {
 	}
 }
 
-// Out of steps, the search says that what it has found is not the smallest; it is what preemption
-// would find.
-func TestASearchThatIsOverSaysSo(t *testing.T) {
+// A search without steps left reports that its result may not be the smallest. The result is the
+// one of preemption.
+func TestStoppedSearchIsMarkedIncomplete(t *testing.T) {
 	f := newFixture(t)
 	end, err := f.engine.begin(t.Context())
 	if err != nil {
@@ -229,16 +229,16 @@ func TestASearchThatIsOverSaysSo(t *testing.T) {
 	}
 	defer end()
 	m := machine{name: "n0", pairs: 4, cpu: 100}
-	p := problem{machines: []machine{m}, wish: wish{count: 8}}
+	p := problem{machines: []machine{m}, request: gpuRequest{count: 8}}
 	for i, gpu := range m.gpus() {
 		p.tenants = append(p.tenants, tenant{name: fmt.Sprintf("t%d", i), node: m, gpus: []string{gpu}})
 	}
 	for _, complete := range []bool{true, false} {
-		w := p.world(f)
+		sim := p.simulation(f)
 		if !complete {
-			w.budget.steps = maxSteps - 100 // 255 sets are to be tried
+			sim.budget.steps = maxSteps - 100 // 255 sets are to be tried
 		}
-		c, err := w.cycle(t.Context(), newPod("asked-"+fmt.Sprint(complete), p.wish))
+		c, err := sim.cycle(t.Context(), newPod("pod-"+fmt.Sprint(complete), p.request))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -252,13 +252,15 @@ func TestASearchThatIsOverSaysSo(t *testing.T) {
 	}
 }
 
-// What is asked wrongly is refused in words, with the status that the API server would have.
-func TestTheHandlerRefusesInWords(t *testing.T) {
+// The handler rejects an invalid question with a reason and the status that the API server would
+// use.
+func TestHandlerRejectsInvalidQuestionsWithAReason(t *testing.T) {
 	f := newFixture(t)
 	f.populate()
 	server := httptest.NewServer(f.engine.Handler())
 	defer server.Close()
-	pod, err := json.Marshal(schedulerapi.FitRequest{Template: v1.PodTemplateSpec{Spec: newPod("x", wish{}).Spec}})
+	spec := newPod("x", gpuRequest{}).Spec
+	pod, err := json.Marshal(schedulerapi.FitRequest{Template: v1.PodTemplateSpec{Spec: spec}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +268,7 @@ func TestTheHandlerRefusesInWords(t *testing.T) {
 	for _, test := range []struct {
 		path, body string
 		code       int
-		words      string
+		text       string
 	}{
 		{"why", `{"pod":{"namespace":"default","name":"waits"}}`, 200, `"nodes":3,"reasons":[`},
 		{"why", `{"pod":{"namespace":"default","name":"t0"}}`, 200, `"node":"n0"`},
@@ -296,40 +298,42 @@ func TestTheHandlerRefusesInWords(t *testing.T) {
 		}
 		text, err := io.ReadAll(response.Body)
 		response.Body.Close()
-		if err != nil || response.StatusCode != test.code || !strings.Contains(string(text), test.words) {
+		if err != nil || response.StatusCode != test.code || !strings.Contains(string(text), test.text) {
 			t.Errorf("%s %s: %d %s, %v; want %d with %s", test.path, test.body, response.StatusCode, text, err,
-				test.code, test.words)
+				test.code, test.text)
 		}
 	}
 }
 
-// Replicas are placed one after another, each with devices of its own; the first that would wait
-// has its reasons.
-func TestReplicasSeeThoseBeforeThem(t *testing.T) {
+// The engine places replicas one after another, each with devices of its own. The first that would
+// wait has reasons.
+func TestReplicasSeeEarlierReplicas(t *testing.T) {
 	f := newFixture(t)
 	f.populate()
+	spec := newPod("x", gpuRequest{count: 2}).Spec
 	said, err := f.engine.Fit(t.Context(), schedulerapi.FitRequest{
-		Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Spec: newPod("x", wish{count: 2}).Spec},
+		Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Spec: spec},
 		Replicas: 3,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	given := map[string]bool{}
+	devices := map[string]bool{}
 	for _, pod := range said.Pods {
 		for _, device := range pod.Containers[0].Devices {
-			given[pod.Node+"/"+device.Path] = true
+			devices[pod.Node+"/"+device.Path] = true
 		}
 	}
 	// g0 of each machine is taken, and with it the first pair.
-	if said.Fits || said.Placed != 2 || said.Pods[0].Node == said.Pods[1].Node || len(given) != 4 ||
+	if said.Fits || said.Placed != 2 || said.Pods[0].Node == said.Pods[1].Node || len(devices) != 4 ||
 		said.Why == nil || said.Why.Pod.Name != "x-2" || len(said.Why.Reasons) == 0 || said.Why.Smallest.End == nil {
 		t.Errorf("placed %+v", said)
 	}
 }
 
-// One pod of a high priority is fewer than two of a low one: preemption would end the two.
-func TestFewerPodsAreBetterThanCheaperOnes(t *testing.T) {
+// The engine ends one pod of a high priority rather than two of a low one. Preemption would end the
+// two.
+func TestPrefersFewerPodsToCheaperPods(t *testing.T) {
 	f := newFixture(t)
 	end, err := f.engine.begin(t.Context())
 	if err != nil {
@@ -337,11 +341,11 @@ func TestFewerPodsAreBetterThanCheaperOnes(t *testing.T) {
 	}
 	defer end()
 	m := machine{name: "n0", pairs: 2, cpu: 100}
-	p := problem{machines: []machine{m}, wish: wish{count: 2}, tenants: []tenant{
+	p := problem{machines: []machine{m}, request: gpuRequest{count: 2}, tenants: []tenant{
 		{name: "large", node: m, gpus: []string{"g0", "g1"}, priority: 2},
 		{name: "small-1", node: m, gpus: []string{"g2"}}, {name: "small-2", node: m, gpus: []string{"g3"}},
 	}}
-	c, err := p.world(f).cycle(t.Context(), newPod("asked", p.wish))
+	c, err := p.simulation(f).cycle(t.Context(), newPod("queried", p.request))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,8 +358,8 @@ func TestFewerPodsAreBetterThanCheaperOnes(t *testing.T) {
 	}
 }
 
-// Neither how much a template has nor how many pods are made of it may fill the scheduler's memory.
-func TestATemplateThatIsTooLargeIsRefused(t *testing.T) {
+// Neither a large template nor many replicas of it fill the scheduler's memory.
+func TestRejectsTooLargeTemplates(t *testing.T) {
 	f := newFixture(t)
 	f.populate()
 	containers := make([]v1.Container, 2*request.MaxPodContainers)
@@ -363,42 +367,42 @@ func TestATemplateThatIsTooLargeIsRefused(t *testing.T) {
 		containers[i].Name = fmt.Sprint(i)
 	}
 	large := map[string]string{"large": strings.Repeat("x", maxReplicated/1000)}
-	ask := func(n int, annotations map[string]string, replicas int32) schedulerapi.FitRequest {
+	fitRequest := func(n int, annotations map[string]string, replicas int32) schedulerapi.FitRequest {
 		return schedulerapi.FitRequest{Replicas: replicas, Template: v1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Annotations: annotations},
 			Spec:       v1.PodSpec{Containers: containers[:n]},
 		}}
 	}
 	for name, test := range map[string]struct {
-		asked schedulerapi.FitRequest
-		words string
+		request schedulerapi.FitRequest
+		text    string
 	}{
-		"as many containers as a pod may have": {ask(request.MaxPodContainers, nil, 1), ""},
-		"one more":                             {ask(request.MaxPodContainers+1, nil, 1), "257 containers"},
-		"too long an annotation": {ask(1, map[string]string{
+		"as many containers as a pod may have": {fitRequest(request.MaxPodContainers, nil, 1), ""},
+		"one more":                             {fitRequest(request.MaxPodContainers+1, nil, 1), "257 containers"},
+		"too long an annotation": {fitRequest(1, map[string]string{
 			deviceinfo.Annotation: strings.Repeat(" ", request.MaxRequestBytes+1),
 		}, 1), "32769 bytes long"},
-		"large once":             {ask(1, large, 1), ""},
-		"large for each replica": {ask(1, large, 1000), "ask about fewer replicas"},
+		"large once":             {fitRequest(1, large, 1), ""},
+		"large for each replica": {fitRequest(1, large, 1000), "use fewer replicas"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			made := f.engine.made.Load()
-			_, err := f.engine.Fit(t.Context(), test.asked)
+			_, err := f.engine.Fit(t.Context(), test.request)
 			switch {
-			case test.words == "" && err != nil:
+			case test.text == "" && err != nil:
 				t.Error(err)
-			case test.words == "":
-			case !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), test.words):
-				t.Errorf("error %v, want a bad request with %s", err, test.words)
+			case test.text == "":
+			case !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), test.text):
+				t.Errorf("error %v, want a bad request with %s", err, test.text)
 			case f.engine.made.Load() > made:
-				t.Error("pods are made of it")
+				t.Error("the engine makes pods of it")
 			}
 		})
 	}
 }
 
-// A question of few bytes that stands for much is refused before it is read.
-func TestAQuestionWithTooManyValuesIsRefused(t *testing.T) {
+// The handler rejects a short question that would take much memory before it decodes it.
+func TestRejectsQuestionsWithTooManyValues(t *testing.T) {
 	for _, value := range []string{"{}", "null"} {
 		text := `{"template":{"spec":{"containers":[` + strings.Repeat(value+",", maxValues) + value + "]}}}"
 		var question schedulerapi.FitRequest
@@ -411,24 +415,24 @@ func TestAQuestionWithTooManyValuesIsRefused(t *testing.T) {
 	}
 }
 
-// A thousand pods are not made when the first one fits nowhere.
-func TestAReplicaIsMadeWhenItIsPlaced(t *testing.T) {
+// The engine does not make a thousand pods when the first one fits no node.
+func TestMakesAReplicaOnlyWhenItPlacesIt(t *testing.T) {
 	f := newFixture(t)
 	f.populate()
 	said, err := f.engine.Fit(t.Context(), schedulerapi.FitRequest{
-		Template: v1.PodTemplateSpec{Spec: newPod("x", wish{count: 5}).Spec}, Replicas: schedulerapi.MaxReplicas,
+		Template: v1.PodTemplateSpec{Spec: newPod("x", gpuRequest{count: 5}).Spec}, Replicas: schedulerapi.MaxReplicas,
 	})
 	if err != nil || said.Placed != 0 || said.Replicas != schedulerapi.MaxReplicas {
 		t.Fatalf("%+v, %v", said, err)
 	}
-	// The smallest changes need some pods more.
+	// The search for the smallest changes needs some more pods.
 	if made := f.engine.made.Load(); made >= 100 {
 		t.Errorf("%d pods were made", made)
 	}
 }
 
-// A question that fails badly is one question less, not the last one.
-func TestAQuestionThatPanicsLeavesItsTurn(t *testing.T) {
+// After a question that panics, the engine answers the next ones.
+func TestPanickingQuestionReleasesItsSlot(t *testing.T) {
 	f := newFixture(t)
 	f.populate()
 	fails := func(why string, fail func()) {

@@ -34,11 +34,11 @@ const maxFewer = 16
 // relax tries the pod with one constraint less.
 func (c *cycle) relax(ctx context.Context, found *schedulerapi.Smallest) error {
 	for _, alternatives := range c.relaxations() {
-		for _, one := range alternatives { // of which the first that fits is the smallest
+		for _, one := range alternatives { // the first that fits is the smallest
 			pod := c.pod.DeepCopy()
-			pod.UID, pod.ResourceVersion = types.UID(c.world.engine.uid()), ""
+			pod.UID, pod.ResourceVersion = types.UID(c.simulation.engine.uid()), ""
 			one.make(pod)
-			tried, err := c.world.cycle(ctx, pod)
+			tried, err := c.simulation.cycle(ctx, pod)
 			if err != nil {
 				return err
 			}
@@ -53,8 +53,8 @@ func (c *cycle) relax(ctx context.Context, found *schedulerapi.Smallest) error {
 	return nil
 }
 
-// relaxations returns the changes to try, those that relax the same constraint together and by how
-// much they relax it.
+// relaxations returns the changes to try. The inner lists have the changes that relax the same
+// constraint, the smallest relaxation first.
 func (c *cycle) relaxations() [][]change {
 	all := slices.Concat(fewerDevices(c.pod), annotationRelaxations(c.pod))
 	for _, one := range slices.Concat(selectorRelaxations(&c.pod.Spec), c.tolerations()) {
@@ -63,7 +63,7 @@ func (c *cycle) relaxations() [][]change {
 	return all
 }
 
-// eachContainer calls f with the containers of a pod, those that run before the others too.
+// eachContainer calls f with the containers of a pod, including its init containers.
 func eachContainer(pod *v1.Pod, f func(*v1.Container)) {
 	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
@@ -74,10 +74,10 @@ func eachContainer(pod *v1.Pod, f func(*v1.Container)) {
 
 // fewerDevices returns smaller counts of extended resources.
 func fewerDevices(pod *v1.Pod) (all [][]change) {
-	eachContainer(pod, func(of *v1.Container) {
-		container := of.Name
-		for _, name := range slices.Sorted(maps.Keys(of.Resources.Requests)) {
-			wanted := of.Resources.Requests[name]
+	eachContainer(pod, func(c *v1.Container) {
+		container := c.Name
+		for _, name := range slices.Sorted(maps.Keys(c.Resources.Requests)) {
+			wanted := c.Resources.Requests[name]
 			if !path.IsExtendedResource(sdk.ResourceName(name)) {
 				continue
 			}
@@ -86,10 +86,10 @@ func fewerDevices(pod *v1.Pod) (all [][]change) {
 				counts = append(counts, change{
 					fmt.Sprintf("container %q: %s %d in place of %d", container, name, n, wanted.Value()),
 					func(pod *v1.Pod) {
-						eachContainer(pod, func(of *v1.Container) {
-							if of.Name == container {
-								of.Resources.Requests[name] = *resource.NewQuantity(n, resource.DecimalSI)
-								delete(of.Resources.Limits, name)
+						eachContainer(pod, func(c *v1.Container) {
+							if c.Name == container {
+								c.Resources.Requests[name] = *resource.NewQuantity(n, resource.DecimalSI)
+								delete(c.Resources.Limits, name)
 							}
 						})
 					},
@@ -101,19 +101,19 @@ func fewerDevices(pod *v1.Pod) (all [][]change) {
 	return all
 }
 
-// annotationRelaxations returns changes of what the annotation requests.
+// annotationRelaxations returns changes of the annotation's requests.
 func annotationRelaxations(pod *v1.Pod) (all [][]change) {
 	written, err := deviceinfo.DecodePod(pod.Annotations[deviceinfo.Annotation])
 	if err != nil {
 		return nil
 	}
-	changed := func(text string, of func(*sdk.PodInfo)) change {
+	changed := func(text string, modify func(*sdk.PodInfo)) change {
 		return change{text, func(pod *v1.Pod) {
 			info, err := deviceinfo.DecodePod(pod.Annotations[deviceinfo.Annotation])
 			if err != nil {
 				return
 			}
-			of(info)
+			modify(info)
 			if annotation, err := deviceinfo.EncodePod(info); err == nil {
 				pod.Annotations[deviceinfo.Annotation] = annotation
 			}
@@ -127,26 +127,26 @@ func annotationRelaxations(pod *v1.Pod) (all [][]change) {
 		true: written.InitContainers, false: written.RunningContainers,
 	} {
 		for _, name := range slices.Sorted(maps.Keys(list)) {
-			with := func(text string, requests sdk.ResourceList) change {
+			edited := func(text string, requests sdk.ResourceList) change {
 				return changed(fmt.Sprintf("container %q: %s", name, text), func(info *sdk.PodInfo) {
 					containers := info.RunningContainers
 					if init {
 						containers = info.InitContainers
 					}
-					of := containers[name]
-					of.Requests = requests
-					containers[name] = of
+					container := containers[name]
+					container.Requests = requests
+					containers[name] = container
 				})
 			}
 			requests := parsed(list[name].Requests)
 			for _, level := range outerLevels(requests) {
-				all = append(all, []change{with(fmt.Sprintf("without the level %s", level), lifted(requests, level))})
+				all = append(all, []change{edited(fmt.Sprintf("without the level %s", level), lifted(requests, level))})
 			}
 			var fewer []change
 			devices := devicesOf(requests)
 			for n := len(devices) - 1; n > 0 && len(fewer) < maxFewer; n-- {
-				fewer = append(fewer, with(fmt.Sprintf("%d in place of %d devices in the annotation", n, len(devices)),
-					only(requests, devices[:n])))
+				text := fmt.Sprintf("%d in place of %d devices in the annotation", n, len(devices))
+				fewer = append(fewer, edited(text, only(requests, devices[:n])))
 			}
 			all = append(all, fewer)
 		}
@@ -167,15 +167,15 @@ type deviceRequest struct {
 	name     sdk.ResourceName
 	quantity int64
 	path     path.Path
-	device   string // empty for one that is no path
+	device   string // empty if the name is no path
 }
 
 func parsed(requests sdk.ResourceList) []deviceRequest {
 	var all []deviceRequest
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		one := deviceRequest{name: name, quantity: requests[name]}
-		if at, err := path.ParseRequest(name); err == nil {
-			one.path, one.device = at, at.Device()
+		if parsedPath, err := path.ParseRequest(name); err == nil {
+			one.path, one.device = parsedPath, parsedPath.Device()
 		}
 		all = append(all, one)
 	}
@@ -199,7 +199,7 @@ func outerLevels(requests []deviceRequest) []string {
 }
 
 // lifted returns the requests without a level. Devices of different groups stay different.
-func lifted(requests []deviceRequest, without string) sdk.ResourceList {
+func lifted(requests []deviceRequest, dropped string) sdk.ResourceList {
 	all := sdk.ResourceList{}
 	for _, one := range requests {
 		if one.device == "" {
@@ -209,7 +209,7 @@ func lifted(requests []deviceRequest, without string) sdk.ResourceList {
 		var name strings.Builder
 		group := ""
 		for level, instance := range one.path.Levels() {
-			if level == without {
+			if level == dropped {
 				group = instance + "-"
 				continue
 			}
@@ -230,7 +230,7 @@ func devicesOf(requests []deviceRequest) []string {
 	return devices
 }
 
-// only returns the requests for these devices, and those for none.
+// only returns the requests for these devices, and those that name no device.
 func only(requests []deviceRequest, devices []string) sdk.ResourceList {
 	all := sdk.ResourceList{}
 	for _, one := range requests {
@@ -241,7 +241,7 @@ func only(requests []deviceRequest, devices []string) sdk.ResourceList {
 	return all
 }
 
-// selectorRelaxations returns the constraints of upstream's plugins that a pod has, each left out.
+// selectorRelaxations returns one change for each constraint of upstream's plugins that a pod has.
 func selectorRelaxations(spec *v1.PodSpec) (all []change) {
 	for _, label := range slices.Sorted(maps.Keys(spec.NodeSelector)) {
 		all = append(all, change{
@@ -255,7 +255,7 @@ func selectorRelaxations(spec *v1.PodSpec) (all []change) {
 				pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
 			}})
 		}
-		if with := affinity.PodAffinity; with != nil && len(with.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
+		if pods := affinity.PodAffinity; pods != nil && len(pods.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
 			all = append(all, change{"without the required pod affinity", func(pod *v1.Pod) {
 				pod.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
 			}})
@@ -280,12 +280,12 @@ func selectorRelaxations(spec *v1.PodSpec) (all []change) {
 	return all
 }
 
-// tolerations returns a toleration for each taint of a node that the pod does not tolerate. Taints
-// that the state of a node has made are left out.
+// tolerations returns a toleration for each taint of a node that the pod does not tolerate. It
+// omits taints that report the state of a node.
 func (c *cycle) tolerations() (all []change) {
 	known := map[string]bool{}
-	for _, name := range slices.Sorted(maps.Keys(c.world.states.Nodes)) {
-		node := c.world.states.Nodes[name]
+	for _, name := range slices.Sorted(maps.Keys(c.simulation.states.Nodes)) {
+		node := c.simulation.states.Nodes[name]
 		for _, taint := range slices.Concat(node.Spec.Taints, deviceTaints(node)) {
 			if taint.Effect == v1.TaintEffectPreferNoSchedule || taint.Key == deviceinfo.CordonKey ||
 				strings.HasPrefix(taint.Key, "node.kubernetes.io/") ||
@@ -307,7 +307,7 @@ func (c *cycle) tolerations() (all []change) {
 
 // deviceTaints returns the taints of a node's devices.
 func deviceTaints(node *v1.Node) []v1.Taint {
-	// A node whose list cannot be read has no devices for anyone.
+	// A node with an invalid list has no devices for any pod.
 	list, _ := deviceinfo.DecodeDeviceTaints(node.Annotations[deviceinfo.DeviceTaintsAnnotation])
 	taints := make([]v1.Taint, len(list))
 	for i := range list {

@@ -24,9 +24,9 @@ func TestPodsOfAManifestDoNotEndForEachOther(t *testing.T) {
 		}}
 		return pod
 	}
-	waits := newPod("waits", wish{count: 1})
+	waits := newPod("waits", gpuRequest{count: 1})
 	waits.OwnerReferences = owned("other-0", "trainer-5d4").OwnerReferences
-	template := newPod("trainer", wish{count: 1})
+	template := newPod("trainer", gpuRequest{count: 1})
 	request := schedulerapi.FitRequest{Namespace: "default", Template: v1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Name: "trainer", Labels: map[string]string{"app": "trainer"}},
 		Spec:       template.Spec,

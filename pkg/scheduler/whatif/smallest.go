@@ -23,14 +23,14 @@ import (
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// proofTime is how much longer than its time a question may take to prove what it has found.
+// proofTime is how much longer than its time a question may take to prove its result.
 const proofTime = 3 * time.Second
 
-// smallest looks for the smallest change of each kind by which a pod that fits nowhere fits. Each
-// kind has an equal part of the time that is left.
+// smallest searches for the smallest change of each kind that makes a pod fit. Each kind gets an
+// equal part of the remaining time.
 func (c *cycle) smallest(ctx context.Context) (*schedulerapi.Smallest, error) {
 	found := &schedulerapi.Smallest{Complete: true}
-	b := c.world.budget
+	b := c.simulation.budget
 	last := b.deadline
 	kinds := []func(context.Context, *schedulerapi.Smallest) error{c.relax}
 	if c.rejected == nil {
@@ -50,10 +50,9 @@ func (c *cycle) smallest(ctx context.Context) (*schedulerapi.Smallest, error) {
 	return found, nil
 }
 
-// oneNodeMore tries one more node like each of those that there are, those with the fewest devices
-// first.
+// oneNodeMore tries one more node like each existing node, those with the fewest devices first.
 func (c *cycle) oneNodeMore(ctx context.Context, found *schedulerapi.Smallest) error {
-	larger := c.world.copy()
+	larger := c.simulation.copy()
 	base, err := larger.cycle(ctx, c.pod)
 	if err != nil {
 		return err
@@ -82,7 +81,7 @@ func (c *cycle) oneNodeMore(ctx context.Context, found *schedulerapi.Smallest) e
 		} else if !fits {
 			continue
 		}
-		proof := c.world.copy()
+		proof := c.simulation.copy()
 		if _, err := proof.addLike(ctx, like.Node().Name); err != nil {
 			return err
 		}
@@ -98,9 +97,9 @@ func (c *cycle) oneNodeMore(ctx context.Context, found *schedulerapi.Smallest) e
 	return nil
 }
 
-// proves returns where the pod goes in a changed world, or nil.
-func (w *world) proves(ctx context.Context, pod *v1.Pod) (*schedulerapi.Placement, error) {
-	c, err := w.cycle(ctx, pod)
+// proves returns where the pod goes in a changed simulation, or nil.
+func (sim *simulation) proves(ctx context.Context, pod *v1.Pod) (*schedulerapi.Placement, error) {
+	c, err := sim.cycle(ctx, pod)
 	if err != nil || len(c.fits) == 0 {
 		return nil, err
 	}
@@ -114,7 +113,7 @@ type eviction struct {
 }
 
 // cheaper orders evictions: fewer pods, then a lower highest priority, a lower second highest and
-// so on, then names. Nil is the dearest.
+// so on, then names. Nil is the most expensive.
 func (e *eviction) cheaper(other *eviction) bool {
 	if other == nil {
 		return true
@@ -139,9 +138,9 @@ func byPriority(a, b *v1.Pod) int {
 	return cmp.Or(cmp.Compare(corev1.PodPriority(b), corev1.PodPriority(a)), byName(a, b))
 }
 
-// fewestToEnd looks for the fewest pods to end. First, on each node, all that may end do, and those
-// that the pod has no need of come back, as in preemption: that is a set, small but not always the
-// smallest. Then all smaller and cheaper sets are tried, by their size.
+// fewestToEnd searches for the fewest pods to end. First it ends on each node all pods that may
+// end, and restores those that the pod does not need to end, as preemption does: this set is small
+// but not always the smallest. Then it tries all smaller and cheaper sets, by their size.
 func (c *cycle) fewestToEnd(ctx context.Context, found *schedulerapi.Smallest) error {
 	search := &fewest{cycle: c}
 	err := search.run(ctx)
@@ -151,15 +150,15 @@ func (c *cycle) fewestToEnd(ctx context.Context, found *schedulerapi.Smallest) e
 	if search.best == nil {
 		return err
 	}
-	// What was found is worth its proof also when the time is over.
-	late := *c.world.budget
+	// Prove the result even when the time is over.
+	late := *c.simulation.budget
 	late.deadline, late.steps = time.Now().Add(proofTime), 0
-	proof := c.world.copy()
+	proof := c.simulation.copy()
 	proof.budget = &late
 	proof.end(search.best.pods...)
 	placed, proofErr := proof.proves(ctx, c.pod)
 	if proofErr != nil || placed == nil {
-		return errors.Join(err, proofErr, errOver) // what seemed to do does not
+		return errors.Join(err, proofErr, errOver) // the proof failed
 	}
 	found.End = &schedulerapi.EndPods{Placement: *placed}
 	for _, pod := range search.best.pods {
@@ -185,13 +184,13 @@ type candidate struct {
 }
 
 func (f *fewest) run(ctx context.Context) error {
-	deviceless, err := f.withoutDevices(ctx)
+	fitsWithoutDevices, err := f.withoutDevices(ctx)
 	if err != nil {
 		return err
 	}
-	f.world.enter()
+	f.simulation.enter()
 	for _, m := range f.misfits {
-		if err := f.consider(ctx, m.node, deviceless[m.node.Node().Name]); err != nil {
+		if err := f.consider(ctx, m.node, fitsWithoutDevices[m.node.Node().Name]); err != nil {
 			return err
 		}
 	}
@@ -205,23 +204,23 @@ func (f *fewest) run(ctx context.Context) error {
 	return nil
 }
 
-// withoutDevices returns the nodes on which the pod would fit now if it requested no devices: there
-// the pods that hold devices are all that matters.
+// withoutDevices returns the nodes on which the pod would fit now if it requested no devices: on
+// these, only pods that hold devices matter.
 func (f *fewest) withoutDevices(ctx context.Context) (map[string]bool, error) {
 	plain := f.pod.DeepCopy()
-	plain.UID, plain.ResourceVersion = types.UID(f.world.engine.uid()), ""
+	plain.UID, plain.ResourceVersion = types.UID(f.simulation.engine.uid()), ""
 	delete(plain.Annotations, deviceinfo.Annotation)
 	for _, list := range [][]v1.Container{plain.Spec.InitContainers, plain.Spec.Containers} {
 		for i := range list {
 			for name := range list[i].Resources.Requests {
-				if f.world.states.Serves(sdk.ResourceName(name)) {
+				if f.simulation.states.Serves(sdk.ResourceName(name)) {
 					delete(list[i].Resources.Requests, name)
 					delete(list[i].Resources.Limits, name)
 				}
 			}
 		}
 	}
-	c, err := f.world.cycle(ctx, plain)
+	c, err := f.simulation.cycle(ctx, plain)
 	if err != nil {
 		return nil, err
 	}
@@ -236,20 +235,20 @@ func (f *fewest) withoutDevices(ctx context.Context) (map[string]bool, error) {
 // the same manifest or controller do not end for each other.
 func (c *cycle) mayEnd(pod *v1.Pod) bool {
 	return !everywhere(pod) && corev1.PodPriority(pod) < scheduling.SystemCriticalPriority &&
-		!madeUp(pod) && !sameController(pod, c.pod) && (c.world.ofManifest == nil || !c.world.ofManifest(pod))
+		!madeUp(pod) && !sameController(pod, c.pod) && (c.simulation.ofManifest == nil || !c.simulation.ofManifest(pod))
 }
 
 // sameController reports whether two pods have one controller.
 func sameController(a, b *v1.Pod) bool {
-	of := metav1.GetControllerOf(a)
-	return of != nil && metav1.IsControlledBy(b, &metav1.ObjectMeta{UID: of.UID})
+	owner := metav1.GetControllerOf(a)
+	return owner != nil && metav1.IsControlledBy(b, &metav1.ObjectMeta{UID: owner.UID})
 }
 
-// consider notes a node on which the pod fits when pods end, with a first set of them.
+// consider notes a node on which the pod fits when pods end, with a first set of such pods.
 func (f *fewest) consider(ctx context.Context, node fwk.NodeInfo, holdersOnly bool) error {
 	var pods []*v1.Pod
 	for _, info := range node.GetPods() {
-		if pod := info.GetPod(); f.mayEnd(pod) && (!holdersOnly || f.world.states.Requests.MayHold(pod)) {
+		if pod := info.GetPod(); f.mayEnd(pod) && (!holdersOnly || f.simulation.states.Requests.MayHold(pod)) {
 			pods = append(pods, pod)
 		}
 	}
@@ -276,24 +275,24 @@ func (f *fewest) consider(ctx context.Context, node fwk.NodeInfo, holdersOnly bo
 	return nil
 }
 
-// try tries all sets of a size of a node's pods that begin with these, and are cheaper than the
+// try tries all sets of this size of a node's pods that begin with begun and are cheaper than the
 // best. Pods of low priority come first.
-func (f *fewest) try(ctx context.Context, of candidate, size, from int, begun []*v1.Pod) error {
+func (f *fewest) try(ctx context.Context, target candidate, size, start int, begun []*v1.Pod) error {
 	if len(begun) == size {
-		set := &eviction{of.node, slices.Clone(begun)}
+		set := &eviction{target.node, slices.Clone(begun)}
 		slices.SortFunc(set.pods, byPriority)
 		if !set.cheaper(f.best) {
 			return nil
 		}
-		fits, err := f.fitsWithout(ctx, of.node, set.pods)
+		fits, err := f.fitsWithout(ctx, target.node, set.pods)
 		if err == nil && fits {
 			f.best = set
 		}
 		return err
 	}
-	for i := from; i <= len(of.pods)-(size-len(begun)); i++ {
-		pod := of.pods[len(of.pods)-1-i]
-		if err := f.try(ctx, of, size, i+1, append(begun, pod)); err != nil {
+	for i := start; i <= len(target.pods)-(size-len(begun)); i++ {
+		pod := target.pods[len(target.pods)-1-i]
+		if err := f.try(ctx, target, size, i+1, append(begun, pod)); err != nil {
 			return err
 		}
 	}

@@ -25,31 +25,31 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 )
 
-// world is a copy of the cluster's state, which a question may change.
-type world struct {
+// simulation is a copy of the cluster's state, which a question may change.
+type simulation struct {
 	engine   *Engine
 	budget   *budget
 	states   *nodestate.Copy
-	pods     []*v1.Pod               // that have a node
-	snapshot *internalcache.Snapshot // of states and pods; nil when these have changed
-	mutable  bool                    // the snapshot
+	pods     []*v1.Pod               // those with a node
+	snapshot *internalcache.Snapshot // of states and pods; nil after a change of these
+	mutable  bool                    // whether the snapshot can be changed
 
-	// ofManifest reports whether a pod that runs was made from the manifest that the question is
-	// about; nil without one.
+	// ofManifest reports whether a running pod was made from the manifest of the question; nil
+	// without one.
 	ofManifest func(pod *v1.Pod) bool
 }
 
-// world returns the state at this moment.
-func (e *Engine) world(b *budget) (*world, error) {
-	w := &world{engine: e, budget: b, states: e.shared.Nodes().Copy()}
+// newSimulation returns a copy of the current state.
+func (e *Engine) newSimulation(b *budget) (*simulation, error) {
+	sim := &simulation{engine: e, budget: b, states: e.shared.Nodes().Copy()}
 	pods, err := e.pods.List(labels.Everything())
 	if err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
-	gone := maps.Clone(w.states.ReservedOn)
+	gone := maps.Clone(sim.states.ReservedOn)
 	for _, pod := range pods {
 		delete(gone, pod.UID)
-		reserved := w.states.ReservedOn[pod.UID]
+		reserved := sim.states.ReservedOn[pod.UID]
 		switch {
 		case pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed:
 			continue
@@ -58,117 +58,117 @@ func (e *Engine) world(b *budget) (*world, error) {
 		case pod.Spec.NodeName == "":
 			pod = onNode(pod, reserved)
 		}
-		w.pods = append(w.pods, pod)
+		sim.pods = append(sim.pods, pod)
 	}
 	for uid := range gone { // deleted since the states were copied
-		w.states.Remove(uid)
+		sim.states.Remove(uid)
 	}
-	return w, nil
+	return sim, nil
 }
 
-// onNode returns the pod as the scheduler has it between its choice and its binding.
+// onNode returns the pod as the scheduler sees it between its choice and its binding.
 func onNode(pod *v1.Pod, node string) *v1.Pod {
 	pod = pod.DeepCopy()
 	pod.Spec.NodeName = node
 	return pod
 }
 
-// copy returns a world of its own in the same state.
-func (w *world) copy() *world {
-	return &world{
-		engine: w.engine, budget: w.budget, states: w.states.Copy(), pods: slices.Clone(w.pods),
-		ofManifest: w.ofManifest,
+// copy returns an independent simulation in the same state.
+func (sim *simulation) copy() *simulation {
+	return &simulation{
+		engine: sim.engine, budget: sim.budget, states: sim.states.Copy(), pods: slices.Clone(sim.pods),
+		ofManifest: sim.ofManifest,
 	}
 }
 
-// enter makes the frameworks answer for this world.
-func (w *world) enter() {
-	if w.snapshot == nil {
-		nodes := make([]*v1.Node, 0, len(w.states.Nodes))
-		for _, node := range w.states.Nodes {
+// enter makes the frameworks answer for this simulation.
+func (sim *simulation) enter() {
+	if sim.snapshot == nil {
+		nodes := make([]*v1.Node, 0, len(sim.states.Nodes))
+		for _, node := range sim.states.Nodes {
 			nodes = append(nodes, node)
 		}
 		slices.SortFunc(nodes, func(a, b *v1.Node) int { return cmp.Compare(a.Name, b.Name) })
-		pods := make([]*v1.Pod, 0, len(w.pods))
-		for _, pod := range w.pods {
-			if w.states.Nodes[pod.Spec.NodeName] != nil {
+		pods := make([]*v1.Pod, 0, len(sim.pods))
+		for _, pod := range sim.pods {
+			if sim.states.Nodes[pod.Spec.NodeName] != nil {
 				pods = append(pods, pod)
 			}
 		}
-		w.snapshot, w.mutable = internalcache.NewSnapshot(pods, nodes), false
+		sim.snapshot, sim.mutable = internalcache.NewSnapshot(pods, nodes), false
 	}
-	w.engine.snapshot.now.Store(w.snapshot)
-	for _, profile := range w.engine.serving {
+	sim.engine.snapshot.now.Store(sim.snapshot)
+	for _, profile := range sim.engine.serving {
 		if profile.devices != nil {
-			profile.devices.Answer(w.states)
+			profile.devices.Answer(sim.states)
 		}
 	}
 }
 
 // nodes returns the nodes of the snapshot, by name.
-func (w *world) nodes() ([]fwk.NodeInfo, error) {
-	listed, err := w.snapshot.NodeInfos().List()
+func (sim *simulation) nodes() ([]fwk.NodeInfo, error) {
+	listed, err := sim.snapshot.NodeInfos().List()
 	nodes := slices.Clone(listed)
 	slices.SortFunc(nodes, func(a, b fwk.NodeInfo) int { return cmp.Compare(a.Node().Name, b.Node().Name) })
 	return nodes, err
 }
 
 // assume puts a pod on a node of the snapshot.
-func (w *world) assume(pod *v1.Pod, node string) error {
+func (sim *simulation) assume(pod *v1.Pod, node string) error {
 	assumed := onNode(pod, node)
-	w.pods = append(w.pods, assumed)
-	if !w.mutable {
-		if err := w.snapshot.StartMutations(); err != nil {
+	sim.pods = append(sim.pods, assumed)
+	if !sim.mutable {
+		if err := sim.snapshot.StartMutations(); err != nil {
 			return err
 		}
-		w.mutable = true
+		sim.mutable = true
 	}
 	info, err := framework.NewPodInfo(assumed)
 	if err != nil {
 		return err
 	}
-	return w.snapshot.AddPod(info, node)
+	return sim.snapshot.AddPod(info, node)
 }
 
 // end takes pods off their nodes.
-func (w *world) end(ended ...*v1.Pod) {
+func (sim *simulation) end(ended ...*v1.Pod) {
 	for _, pod := range ended {
-		w.pods = slices.DeleteFunc(w.pods, func(other *v1.Pod) bool { return other.UID == pod.UID })
-		w.states.Remove(pod.UID)
+		sim.pods = slices.DeleteFunc(sim.pods, func(other *v1.Pod) bool { return other.UID == pod.UID })
+		sim.states.Remove(pod.UID)
 	}
-	w.snapshot = nil
+	sim.snapshot = nil
 }
 
-// addLike adds a node like another one, with what its DaemonSets and its static pods would take of
-// it besides devices. It returns the node's name.
-func (w *world) addLike(ctx context.Context, like string) (string, error) {
+// addLike adds a node like another one. Pods of DaemonSets and static pods take their resources on
+// it, but no devices. It returns the node's name.
+func (sim *simulation) addLike(ctx context.Context, like string) (string, error) {
 	var own []*v1.Pod
-	for _, pod := range w.pods {
+	for _, pod := range sim.pods {
 		if pod.Spec.NodeName == like {
 			own = append(own, pod)
 		}
 	}
-	name, pods, err := w.addNode(ctx, like, own)
-	w.pods = append(w.pods, pods...)
-	w.snapshot = nil
+	name, pods, err := sim.addNode(ctx, like, own)
+	sim.pods = append(sim.pods, pods...)
+	sim.snapshot = nil
 	return name, err
 }
 
-// addNode adds a node like another one to the states alone, and returns its name and its pods. own
-// are those of the other one.
-func (w *world) addNode(
+// addNode adds a node like another one to the states only, and returns its name and its pods. own
+// are the pods of the other node.
+func (sim *simulation) addNode(
 	ctx context.Context, like string, own []*v1.Pod,
 ) (name string, pods []*v1.Pod, err error) {
-	for i := 1; name == "" || w.states.Nodes[name] != nil; i++ {
+	for i := 1; name == "" || sim.states.Nodes[name] != nil; i++ {
 		name = fmt.Sprintf("like-%s-%d", like, i)
 	}
-	if err := w.states.AddLike(ctx, name, like); err != nil {
+	if err := sim.states.AddLike(ctx, name, like); err != nil {
 		return "", nil, err
 	}
 	for _, pod := range own {
 		if everywhere(pod) {
 			same := onNode(pod, name)
-			same.UID, same.ResourceVersion = types.UID(w.engine.uid()), ""
+			same.UID, same.ResourceVersion = types.UID(sim.engine.uid()), ""
 			delete(same.Annotations, deviceinfo.Annotation)
 			pods = append(pods, same)
 		}
@@ -176,7 +176,7 @@ func (w *world) addNode(
 	return name, pods, nil
 }
 
-// everywhere reports whether a pod is one that each node has.
+// everywhere reports whether each node has a pod like this one.
 func everywhere(pod *v1.Pod) bool {
 	if _, static := pod.Annotations[v1.MirrorPodAnnotationKey]; static {
 		return true
@@ -186,7 +186,7 @@ func everywhere(pod *v1.Pod) bool {
 }
 
 // change makes one change.
-func (w *world) change(ctx context.Context, change schedulerapi.Change) error {
+func (sim *simulation) change(ctx context.Context, change schedulerapi.Change) error {
 	set := 0
 	for _, is := range []bool{change.Without != nil, change.WithNodeLike != "", change.Cordon != ""} {
 		if is {
@@ -198,17 +198,17 @@ func (w *world) change(ctx context.Context, change schedulerapi.Change) error {
 	case set != 1:
 		err = fmt.Errorf("a change is one of without, withNodeLike and cordon; this one has %d of them", set)
 	case change.Without != nil:
-		err = w.without(*change.Without)
+		err = sim.endPod(*change.Without)
 	case change.WithNodeLike != "":
-		_, err = w.addLike(ctx, change.WithNodeLike)
+		_, err = sim.addLike(ctx, change.WithNodeLike)
 	default:
 		node, device, ofDevice := strings.Cut(change.Cordon, "/")
 		if ofDevice {
-			err = w.states.CordonDevice(ctx, node, device)
+			err = sim.states.CordonDevice(ctx, node, device)
 		} else {
-			err = w.states.Cordon(node)
+			err = sim.states.Cordon(node)
 		}
-		w.snapshot = nil
+		sim.snapshot = nil
 	}
 	if err != nil {
 		return apierrors.NewBadRequest(err.Error())
@@ -216,14 +216,14 @@ func (w *world) change(ctx context.Context, change schedulerapi.Change) error {
 	return nil
 }
 
-func (w *world) without(name schedulerapi.PodName) error {
-	for _, pod := range w.pods {
+func (sim *simulation) endPod(name schedulerapi.PodName) error {
+	for _, pod := range sim.pods {
 		if pod.Namespace == name.Namespace && pod.Name == name.Name {
-			w.end(pod)
+			sim.end(pod)
 			return nil
 		}
 	}
-	return fmt.Errorf("there is no pod %q that runs or is about to: nothing is free without it", name)
+	return fmt.Errorf("there is no pod %q that runs or is about to: ending it frees nothing", name)
 }
 
 // waiting returns a pod that exists.
