@@ -71,7 +71,8 @@ func plugins() []*Attempt {
 	return []*Attempt{
 		{
 			ID: "plugin-outside", Who: Plugin, What: "registers a socket outside the directory", Defence: Checks,
-			Try: outside(atKubecri), Sample: true, Want: everywhere(RefusedByNode, "is not the name of a plugin's socket"),
+			Try: outside(atKubecri), Sample: true,
+			Want: everywhere(RefusedByNode, "is not the name of a plugin's socket"),
 			Off: Off{How: "at the kubelet's own socket", Try: outside(atKubelet)},
 		},
 		{
