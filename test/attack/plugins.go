@@ -73,7 +73,7 @@ func plugins() []*Attempt {
 			ID: "plugin-outside", Who: Plugin, What: "registers a socket outside the directory", Defence: Checks,
 			Try: outside(atKubecri), Sample: true,
 			Want: everywhere(RefusedByNode, "is not the name of a plugin's socket"),
-			Off: Off{How: "at the kubelet's own socket", Try: outside(atKubelet)},
+			Off:  Off{How: "at the kubelet's own socket", Try: outside(atKubelet)},
 		},
 		{
 			ID: "plugin-grant", Who: Plugin,
