@@ -54,7 +54,7 @@ func (a *Admission) guard(ctx context.Context, r *request) error {
 	if err != nil {
 		return err
 	}
-	c, err := a.asFirewall(ctx, r, guard)
+	c, err := a.asFirewall(r, guard)
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (a *Admission) observe(attempts []firewall.Attempt, action FirewallAction) 
 
 // asFirewall returns the container for the firewall, with what is known of where its parts are
 // from.
-func (a *Admission) asFirewall(ctx context.Context, r *request, guard *firewall.Guard) (firewall.Container, error) {
+func (a *Admission) asFirewall(r *request, guard *firewall.Guard) (firewall.Container, error) {
 	c := firewall.Container{PodAnnotations: r.annotations, Config: r.config, Adjusted: r.withImage}
 	if r.withImage {
 		c.Own = func(variable string) bool { return r.spec.SetsVariable(r.container, variable) }

@@ -93,7 +93,7 @@ func (a *Admission) inspectPast(ctx context.Context, r *request) (reason string,
 	if err != nil || !guard.Active() {
 		return "", err
 	}
-	c, err := a.asFirewall(ctx, r, guard)
+	c, err := a.asFirewall(r, guard)
 	if err != nil {
 		return "", err
 	}
