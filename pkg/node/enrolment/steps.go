@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kubedevice/kubedevice/pkg/node/cdi"
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 )
 
@@ -146,6 +147,9 @@ func (e *Enrolment) stopServices(ctx context.Context, j *journal, client kuberne
 	return nil
 }
 
+// runtimeCDI is cdi.SpecDir without the symbolic link /var/run, which leads out of a mounted root.
+const runtimeCDI = "/run/cdi"
+
 // removeState removes kubecri's state, if it was not there before. While a pod runs that holds
 // devices, as one of a DaemonSet may that came before an enrolment failed, it stays: a kubecri that
 // comes back needs it to know who holds what.
@@ -167,9 +171,14 @@ func (e *Enrolment) removeState(ctx context.Context, j *journal, client kubernet
 	return os.RemoveAll(e.options.Host.path(e.options.StateDir))
 }
 
-// removeOwned removes the directories that were there for kubecri alone. A program in them that
-// runs, as this one may, goes on.
+// removeOwned removes the directories that were there for kubecri alone, and its CDI devices. A
+// program in the directories that runs, as this one may, goes on.
 func (e *Enrolment) removeOwned(j *journal) error {
+	devices := e.options.Host.path(runtimeCDI)
+	if err := cdi.NewVariables(devices).Remove(); err != nil {
+		return err
+	}
+	_ = os.Remove(devices) // unless it has something of another program
 	for _, directory := range j.Owned {
 		e.options.Host.note(directory)
 		if err := os.RemoveAll(e.options.Host.path(directory)); err != nil {
