@@ -221,6 +221,9 @@ func (b *Bench) CountWork(ctx context.Context, pod *corev1.Pod) (work Work, err 
 	if err != nil {
 		return Work{Refused: err.Error()}, nil
 	}
+	if request == nil { // for the plugin the pod does not exist
+		return Work{}, nil
+	}
 	node, err := s.plugin.Nodes().State(ctx, s.nodes[0], pod, true)
 	if err != nil {
 		return Work{}, err
