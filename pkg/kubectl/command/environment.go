@@ -58,3 +58,8 @@ func (e *environment) core() (corev1client.CoreV1Interface, error) {
 	client, _, err := e.client()
 	return client, err
 }
+
+// asker asks the scheduler. in and out are JSON; an error of the scheduler is an API status.
+type asker interface {
+	Ask(ctx context.Context, method, path string, in, out any) error
+}

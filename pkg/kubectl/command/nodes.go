@@ -6,7 +6,6 @@ package command
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -76,6 +75,21 @@ func (o *nodesOptions) run(ctx context.Context) error {
 	}
 	single := len(o.names) == 1 && len(list) == 1
 	return errors.Join(o.print(list, single), missing)
+}
+
+func (o *nodesOptions) watchNodes(ctx context.Context, reader *cluster.Reader, query cluster.Query) error {
+	table := newNodesTable(o.env, &o.output)
+	w := &nodesWatch{
+		named:   len(o.names) > 0,
+		printed: map[string]*devices.Node{},
+		print: func(nodes []*devices.Node) error {
+			if o.output.table() {
+				return table.write(nodes)
+			}
+			return eachAlone(nodes, func(one []*devices.Node) error { return o.print(one, true) })
+		},
+	}
+	return reader.Watch(ctx, &query, &cluster.Query{Fields: notFinished.String()}, w.changed, nil)
 }
 
 // print prints nodes, or the single one that was named.
@@ -154,13 +168,3 @@ var notFinished = fields.AndSelectors(
 	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
 	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
 )
-
-// noNodes is printed when there is nothing to print.
-const noNodes = "No nodes with devices found"
-
-// warn prints what is wrong with a node. The others go on.
-func warn(env *environment, node *devices.Node) {
-	for _, problem := range node.Problems {
-		fmt.Fprintf(env.ErrOut, "Warning: node %q: %s\n", node.Name, problem)
-	}
-}

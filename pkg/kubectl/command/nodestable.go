@@ -173,3 +173,13 @@ func holdersOf(d *devices.Device) []string {
 	}
 	return texts
 }
+
+// noNodes is printed when there is nothing to print.
+const noNodes = "No nodes with devices found"
+
+// warn prints what is wrong with a node. The others go on.
+func warn(env *environment, node *devices.Node) {
+	for _, problem := range node.Problems {
+		fmt.Fprintf(env.ErrOut, "Warning: node %q: %s\n", node.Name, problem)
+	}
+}

@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
+	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +25,66 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 )
+
+// manifestOptions are the arguments of fit and whatif.
+type manifestOptions struct {
+	placementOptions
+	file     string
+	replicas int32
+
+	without, withNode, cordon []string // of whatif
+}
+
+func (o *manifestOptions) addFlags(command *cobra.Command) {
+	o.placementOptions.addFlags(command)
+	command.Flags().StringVarP(&o.file, "filename", "f", "",
+		"File with a Pod, Deployment, StatefulSet, ReplicaSet or Job, or - for standard input. Other objects in it "+
+			"are left out.")
+	command.Flags().Int32Var(&o.replicas, "replicas", 0, "How many pods, in place of what the manifest says.")
+}
+
+// fit returns the question about the manifest.
+func (o *manifestOptions) fit() (*schedulerapi.FitRequest, error) {
+	request, err := o.readManifest()
+	if err != nil {
+		return nil, err
+	}
+	if o.replicas != 0 {
+		request.Replicas = o.replicas
+	}
+	request.Within = o.within.Milliseconds()
+	return request, nil
+}
+
+// whatif returns the question about a pod or the manifest, with the changes.
+func (o *manifestOptions) whatif(pods []string) (*schedulerapi.WhatIfRequest, error) {
+	request := &schedulerapi.WhatIfRequest{}
+	if len(pods) > 0 {
+		name := o.podName(pods[0])
+		request.Pod, request.Within = &name, o.within.Milliseconds()
+	} else {
+		fit, err := o.fit()
+		if err != nil {
+			return nil, err
+		}
+		request.FitRequest = *fit
+	}
+	for _, text := range o.without {
+		name := o.podName(text)
+		request.Changes = append(request.Changes, schedulerapi.Change{Without: &name})
+	}
+	for _, text := range o.withNode {
+		node, ok := strings.CutPrefix(text, "like/")
+		if !ok || node == "" {
+			return nil, fmt.Errorf("--with-node is %q: write like/NODE", text)
+		}
+		request.Changes = append(request.Changes, schedulerapi.Change{WithNodeLike: node})
+	}
+	for _, text := range o.cordon {
+		request.Changes = append(request.Changes, schedulerapi.Change{Cordon: text})
+	}
+	return request, nil
+}
 
 // readManifest returns the pods of the manifest as a question: those of the one object that has
 // some.

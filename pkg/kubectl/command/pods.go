@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubedevice/kubedevice/pkg/kubectl/cluster"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/devices"
@@ -86,6 +87,27 @@ func (o *podsOptions) run(ctx context.Context) error {
 	return errors.Join(o.print(list, query.Namespace), missing)
 }
 
+func (o *podsOptions) watchPods(ctx context.Context, reader *cluster.Reader, query cluster.Query) error {
+	table := newPodsTable(o.env, &o.output, o.allNamespaces)
+	w := &podsWatch{
+		shown:   o.shown,
+		printed: map[apitypes.UID]*devices.Pod{},
+		print: func(pods []*devices.Pod) error {
+			switch {
+			case o.output.table():
+				return table.write(pods)
+			case o.output.format == asNames:
+				return o.print(pods, query.Namespace)
+			default:
+				return eachAlone(pods, func(one []*devices.Pod) error {
+					return printObject(o.env.Out, o.output.format, one[0])
+				})
+			}
+		},
+	}
+	return reader.Watch(ctx, nil, &query, w.changed, nil)
+}
+
 // read returns the pods that are meant. With an error for pods that are missing it returns the
 // others.
 func (o *podsOptions) read(ctx context.Context, reader *cluster.Reader, query cluster.Query) ([]*devices.Pod, error) {
@@ -124,7 +146,7 @@ func (o *podsOptions) print(list []*devices.Pod, namespace string) error {
 		_, err := fmt.Fprintf(o.env.ErrOut, "No pods that have devices or wait for some found %s.\n", where)
 		return err
 	case o.output.table():
-		return newPodsTable(o).write(list)
+		return newPodsTable(o.env, &o.output, o.allNamespaces).write(list)
 	case o.output.format == asNames:
 		return printNames(o.env.Out, "pod/", list, func(p *devices.Pod) string { return p.Name })
 	case len(o.names) == 1 && len(list) == 1:

@@ -23,17 +23,18 @@ type podsTable struct {
 	now                        func() time.Time
 }
 
-func newPodsTable(o *podsOptions) *podsTable {
+// newPodsTable returns a table with a column for the namespace, or without.
+func newPodsTable(env *environment, output *output, namespaces bool) *podsTable {
 	header := []string{"POD", "CONTAINER", "NODE", "DEVICE", "HAS", "STATE", "SINCE"}
-	if o.allNamespaces {
+	if namespaces {
 		header = append([]string{"NAMESPACE"}, header...)
 	}
-	if o.output.format == wide {
+	if output.format == wide {
 		header = append(header, "GROUP")
 	}
 	return &podsTable{
-		Writer: o.output.writer(o.env, append(header, "REASON")...), namespaces: o.allNamespaces,
-		wide: o.output.format == wide, terminal: o.env.terminal.Tree, now: o.env.now,
+		Writer: output.writer(env, append(header, "REASON")...), namespaces: namespaces,
+		wide: output.format == wide, terminal: env.terminal.Tree, now: env.now,
 	}
 }
 

@@ -70,12 +70,6 @@ only to whoever has the key that the scheduler publishes in the namespace kubede
 	return command
 }
 
-// addSchedulerFlag adds the flag that says which scheduler is asked.
-func addSchedulerFlag(command *cobra.Command, url *string) {
-	command.Flags().StringVar(url, "scheduler", "", "Scheduler to ask, as https://HOST:PORT. The default is the one "+
-		"that leads, through a port-forward to its pod.")
-}
-
 func (o *schedulersOptions) printRaw(ctx context.Context) error {
 	client, err := o.env.scheduler(ctx, o.url)
 	if err != nil {

@@ -5,7 +5,6 @@ package command
 
 import (
 	"cmp"
-	"context"
 	"reflect"
 	"slices"
 
@@ -22,21 +21,6 @@ type nodesWatch struct {
 
 	state   cluster.State
 	printed map[string]*devices.Node
-}
-
-func (o *nodesOptions) watchNodes(ctx context.Context, reader *cluster.Reader, query cluster.Query) error {
-	table := newNodesTable(o.env, &o.output)
-	w := &nodesWatch{
-		named:   len(o.names) > 0,
-		printed: map[string]*devices.Node{},
-		print: func(nodes []*devices.Node) error {
-			if o.output.table() {
-				return table.write(nodes)
-			}
-			return eachAlone(nodes, func(one []*devices.Node) error { return o.print(one, true) })
-		},
-	}
-	return reader.Watch(ctx, &query, &cluster.Query{Fields: notFinished.String()}, w.changed, nil)
 }
 
 // eachAlone calls print with each of a list by itself: a watch prints objects, not lists.
@@ -94,27 +78,6 @@ type podsWatch struct {
 	print func([]*devices.Pod) error
 
 	printed map[apitypes.UID]*devices.Pod
-}
-
-func (o *podsOptions) watchPods(ctx context.Context, reader *cluster.Reader, query cluster.Query) error {
-	table := newPodsTable(o)
-	w := &podsWatch{
-		shown:   o.shown,
-		printed: map[apitypes.UID]*devices.Pod{},
-		print: func(pods []*devices.Pod) error {
-			switch {
-			case o.output.table():
-				return table.write(pods)
-			case o.output.format == asNames:
-				return o.print(pods, query.Namespace)
-			default:
-				return eachAlone(pods, func(one []*devices.Pod) error {
-					return printObject(o.env.Out, o.output.format, one[0])
-				})
-			}
-		},
-	}
-	return reader.Watch(ctx, nil, &query, w.changed, nil)
 }
 
 // changed takes changes, and prints the pods that look different now.
