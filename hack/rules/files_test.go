@@ -31,7 +31,6 @@ var knownBack = map[string]int{
 	"pkg/grouptree":                 9,
 	"pkg/node/admission":            9,
 	"pkg/node/app":                  10,
-	"pkg/node/conformance":          9,
 	"pkg/node/devicemanager":        13,
 	"pkg/node/enrolment":            7,
 	"pkg/scheduler/frameworkplugin": 7,

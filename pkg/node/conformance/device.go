@@ -27,22 +27,6 @@ import (
 // maxDevices is how many devices of a plugin are allocated: what holds for so many holds for more.
 const maxDevices = 64
 
-// node is a NodeInfo with what its JSON form leaves out.
-type node struct {
-	Info               *types.NodeInfo
-	KubeCap, KubeAlloc types.ResourceList
-}
-
-func asNode(info *types.NodeInfo) *node {
-	return &node{Info: info, KubeCap: info.KubeCap, KubeAlloc: info.KubeAlloc}
-}
-
-// placed is the allocation of a pod that a scheduler plugin made.
-type placed struct {
-	What string // what the pod requests, in words
-	Pod  *types.PodInfo
-}
-
 // deviceHalf is a device plugin that is tested.
 type deviceHalf struct {
 	plugin  device.Device
