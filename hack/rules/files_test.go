@@ -32,7 +32,6 @@ var knownBack = map[string]int{
 	"pkg/node/admission":            9,
 	"pkg/node/app":                  10,
 	"pkg/node/devicemanager":        13,
-	"pkg/node/enrolment":            7,
 	"pkg/scheduler/frameworkplugin": 7,
 	"pkg/scheduler/kubeletplugin":   10,
 	"pkg/scheduler/nodestate":       15,

@@ -5,10 +5,7 @@ package enrolment
 
 import (
 	"context"
-	"errors"
 	"strings"
-
-	"k8s.io/client-go/kubernetes"
 )
 
 // nriFacts returns the facts about the surroundings of a kubecri that is an NRI plugin. What is
@@ -57,17 +54,4 @@ func (e *Enrolment) nriHoldersFact(s *surroundings) Fact {
 			"what they hold: enrol when these pods are gone")
 	}
 	return found.notice("they keep them")
-}
-
-// stopPlugin ends kubecri, takes away what it published, and removes what it kept.
-func (e *Enrolment) stopPlugin(ctx context.Context, j *journal, client kubernetes.Interface) error {
-	if n := e.options.NRI; n != nil && n.Stop != nil {
-		if err := n.Stop(ctx); err != nil {
-			return err
-		}
-	}
-	if err := e.options.Withdraw(ctx, client, j.Node); err != nil {
-		return err
-	}
-	return errors.Join(e.removeState(ctx, j, client), e.removeOwned(j))
 }

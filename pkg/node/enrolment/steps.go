@@ -150,6 +150,19 @@ func (e *Enrolment) stopServices(ctx context.Context, j *journal, client kuberne
 // runtimeCDI is cdi.SpecDir without the symbolic link /var/run, which leads out of a mounted root.
 const runtimeCDI = "/run/cdi"
 
+// stopPlugin ends kubecri, takes away what it published, and removes what it kept.
+func (e *Enrolment) stopPlugin(ctx context.Context, j *journal, client kubernetes.Interface) error {
+	if n := e.options.NRI; n != nil && n.Stop != nil {
+		if err := n.Stop(ctx); err != nil {
+			return err
+		}
+	}
+	if err := e.options.Withdraw(ctx, client, j.Node); err != nil {
+		return err
+	}
+	return errors.Join(e.removeState(ctx, j, client), e.removeOwned(j))
+}
+
 // removeState removes kubecri's state, if it was not there before. While a pod runs that holds
 // devices, as one of a DaemonSet may that came before an enrolment failed, it stays: a kubecri that
 // comes back needs it to know who holds what.
@@ -352,54 +365,4 @@ func (e *Enrolment) unlabel(ctx context.Context, j *journal, client kubernetes.I
 		labels += fmt.Sprintf(`,%q:null`, GroupLabel)
 	}
 	return patchNode(ctx, client, j.Node, `{"metadata":{"labels":{`+labels+`}}}`)
-}
-
-// systemctl runs systemctl.
-func (e *Enrolment) systemctl(ctx context.Context, args ...string) error {
-	if _, err := e.options.Host.Run(ctx, "systemctl", args...); err != nil {
-		return fmt.Errorf("systemctl %s: %w", strings.Join(args, " "), err)
-	}
-	return nil
-}
-
-// await waits until check returns nil, and returns its last error when that takes too long. It says
-// why it still waits, when that takes longer than usual, and again whenever the reason changes.
-func (e *Enrolment) await(ctx context.Context, limit time.Duration, what string,
-	check func(context.Context) error) error {
-	e.progress("wait until %s", what)
-	end := time.NewTimer(limit)
-	defer end.Stop()
-	ticker := time.NewTicker(poll)
-	defer ticker.Stop()
-	began, said := time.Now(), ""
-	for {
-		// Not until the end of the time: what that does to a call says less than an answer.
-		checking, cancel := context.WithTimeout(ctx, callLimit)
-		err := check(checking)
-		cancel()
-		if err == nil {
-			return nil
-		}
-		if stop := (*final)(nil); errors.As(err, &stop) {
-			return stop.error
-		}
-		if why := err.Error(); time.Since(began) >= usualWait && why != said {
-			e.progress("still waiting: %s", why)
-			said = why
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait until %s: %w: %w", what, context.Cause(ctx), err)
-		case <-end.C:
-			return fmt.Errorf("waited %v until %s: %w", limit, what, err)
-		case <-ticker.C:
-		}
-	}
-}
-
-// final is an error after which there is nothing to wait for.
-type final struct{ error }
-
-func (e *Enrolment) progress(format string, args ...any) {
-	e.options.Progress(fmt.Sprintf(format, args...))
 }
