@@ -143,6 +143,9 @@ func (d *Damper) damp(now time.Time, inventory *Inventory) (damped *Inventory, n
 		if !s.lasted {
 			until(s.began.Add(settleTime))
 		}
+		if s.shown != h {
+			until(s.changed.Add(firstHold)) // another reason, which is shown then if it is still so
+		}
 	}
 	d.noteGone(now, inventory)
 	for device, s := range d.devices {

@@ -5,11 +5,13 @@ package plugins
 
 import (
 	"context"
+	"path"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -96,6 +98,36 @@ func TestAFailureThatLastsIsOne(t *testing.T) {
 		f.expect(t, "when it has held as long as the first time", 0, 1, true)
 		pass(firstHold)
 		f.expect(t, "when it has held twice as long", 1, 2, false)
+	})
+}
+
+// TestTheReasonOfADeviceThatFlapsIsTheLastOneAfterAWhile flaps with one reason, and stays unhealthy
+// with another one that follows too soon to be shown.
+func TestTheReasonOfADeviceThatFlapsIsTheLastOneAfterAWhile(t *testing.T) {
+	flap(t, func(t *testing.T, f flapping) {
+		expect := func(when, reason string) {
+			t.Helper()
+			now, _ := f.Inventory()
+			if h, _ := now.HealthOf(lateName("x", "a")); h.Reason != reason {
+				t.Errorf("%s: the device is unhealthy because of %q, want %q", when, h.Reason, reason)
+			}
+		}
+		f.set("-a", "b")
+		pass(settleTime)
+		f.set("a", "b")
+		pass(firstHold)
+		f.set("-a", "b")
+		first, _ := f.Inventory()
+		h, _ := first.HealthOf(lateName("x", "a"))
+		pass(time.Second)
+		lost := serving("x", "-a", "b")
+		id := path.Dir(string(lateName("x", "a")))
+		lost.state.Health = map[string]device.Health{id: {Device: id, Reason: "Lost"}}
+		f.sources.set(lost)
+		synctest.Wait()
+		expect("when the reason changes", h.Reason)
+		pass(firstHold)
+		expect("when it has been another one for a while", "Lost")
 	})
 }
 
