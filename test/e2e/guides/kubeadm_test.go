@@ -128,7 +128,7 @@ func TestFromNothingToTheFirstDevicePodAndBackAsTheGuideSays(t *testing.T) {
 	before := r.state()
 
 	r.do(guide["1. Policies and rights"].commands[0])
-	if printed := r.do(guide["1. Policies and rights"].commands[1]); strings.Count(printed, "\nkubedevice-") != 3 {
+	if printed := r.do(guide["1. Policies and rights"].commands[1]); strings.Count(printed, "\nkubedevice-") != 5 {
 		t.Errorf("policies:\n%s", printed)
 	}
 	ours := shared.NewScheduler("kubedevice-scheduler", 10260, scheduler)
