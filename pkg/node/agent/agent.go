@@ -86,7 +86,7 @@ type Agent struct {
 	wake     chan struct{} // node or lease may have changed
 	enrolled bool          // by this process
 	leaving  bool          // what is to go has gone already in part
-	other    turnOf        // the other node that has EnrolmentLease
+	wait     wait          // for EnrolmentLease
 }
 
 // New returns an agent.

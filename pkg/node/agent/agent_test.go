@@ -100,6 +100,8 @@ func newFixture(t *testing.T, nodeLabels map[string]string) *fixture {
 	t.Helper()
 	m := &machine{client: fake.NewClientset(
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: nodeLabels}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-3"}},
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: LeaveLease}},
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: EnrolmentLease}},
 	)}
@@ -307,6 +309,7 @@ func TestNoNodeKeepsTheOthersFromBeingEnrolled(t *testing.T) {
 		ahead    time.Duration // of the renewal
 		duration int32
 		renews   bool
+		names    []string // of the holder, each for 20 minutes; node-2 if there are none
 		after    time.Duration
 	}{
 		"by a duration of 68 years":           {duration: math.MaxInt32, after: turnLimit},
@@ -314,11 +317,17 @@ func TestNoNodeKeepsTheOthersFromBeingEnrolled(t *testing.T) {
 		"by a negative duration":              {duration: math.MinInt32},
 		"by renewals without an end":          {duration: 60, renews: true, after: turnsLimit},
 		"by renewals with a very long period": {duration: math.MaxInt32, renews: true, after: turnsLimit},
+		"by the name of no node":              {duration: 60, renews: true, names: []string{"nobody"}},
+		"by the names of two nodes, in turn": {
+			duration: 60, renews: true, names: []string{"node-2", "node-3"},
+			after: 20*time.Minute + turnsLimit, // node-2 has had it for turnsLimit then
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, selected)
 				f.Serial = true
+				names, began := append(test.names, "node-2")[:max(len(test.names), 1)], time.Now()
 				write := func() {
 					lease, err := f.m.client.CoordinationV1().Leases(namespace).Get(t.Context(), EnrolmentLease,
 						metav1.GetOptions{})
@@ -326,8 +335,9 @@ func TestNoNodeKeepsTheOthersFromBeingEnrolled(t *testing.T) {
 						t.Fatal(err)
 					}
 					lease.Spec = coordinationv1.LeaseSpec{
-						HolderIdentity: ptr.To("node-2"), LeaseDurationSeconds: &test.duration,
-						RenewTime: ptr.To(metav1.NewMicroTime(time.Now().Add(test.ahead))),
+						HolderIdentity:       &names[int(time.Since(began)/(20*time.Minute))%len(names)],
+						LeaseDurationSeconds: &test.duration,
+						RenewTime:            ptr.To(metav1.NewMicroTime(time.Now().Add(test.ahead))),
 					}
 					if _, err := f.m.client.CoordinationV1().Leases(namespace).Update(t.Context(), lease,
 						metav1.UpdateOptions{}); err != nil {

@@ -29,8 +29,8 @@ const (
 	// turnLimit is how long a node keeps EnrolmentLease that does not renew it, whatever duration
 	// the lease states: each node may write it, and one that is compromised may state 68 years.
 	turnLimit = time.Minute
-	// turnsLimit is how long a node keeps EnrolmentLease that renews it. It is longer than an
-	// enrolment or a leave with all its timeouts, see package enrolment.
+	// turnsLimit is how long a node keeps EnrolmentLease that renews it, for each node that waits.
+	// It is longer than an enrolment or a leave with all its timeouts, see package enrolment.
 	turnsLimit = 30 * time.Minute
 	// orderLimit is how long LeaveLease holds at most that is not renewed.
 	orderLimit = time.Hour
@@ -63,23 +63,39 @@ func held(lease *coordinationv1.Lease, limit time.Duration) bool {
 	return since < min(stated, limit) && since >= -limit
 }
 
-// turnOf is how long a holder has had EnrolmentLease without a break, as this node has seen it.
-type turnOf struct {
-	holder string
-	since  time.Time
+// wait is what a node that waits for EnrolmentLease has seen of its holders.
+type wait struct {
+	holder string                   // when the lease was read last, "" for none that counts
+	read   time.Time                // when that was
+	had    map[string]time.Duration // how long each holder has had the lease since the wait began
 }
 
-// blocked reports whether another node has the lease, and the right to it.
-func (a *Agent) blocked(lease *coordinationv1.Lease) bool {
-	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
+// blocked reports whether another node has the lease, and the right to it. Each node may write the
+// lease, in any name. So a holder counts that is a node of the cluster, and for turnsLimit in all
+// while this node waits, also with breaks in which others have the lease.
+func (a *Agent) blocked(ctx context.Context, lease *coordinationv1.Lease) (bool, error) {
+	holder, now := ptr.Deref(lease.Spec.HolderIdentity, ""), time.Now()
+	if last := a.wait.holder; last != "" {
+		a.wait.had[last] += now.Sub(a.wait.read)
+	}
+	a.wait.holder, a.wait.read = "", now
 	if holder == a.Node || !held(lease, turnLimit) {
-		a.other = turnOf{}
-		return false
+		return false, nil
 	}
-	if a.other.holder != holder {
-		a.other = turnOf{holder, time.Now()}
+	if _, seen := a.wait.had[holder]; !seen {
+		switch _, err := a.Client.CoreV1().Nodes().Get(ctx, holder, metav1.GetOptions{}); {
+		case apierrors.IsNotFound(err):
+			return false, nil
+		case err != nil:
+			return false, fmt.Errorf("read node %q, which has the lease %s/%s: %w", holder, a.Namespace, EnrolmentLease, err)
+		}
+		if a.wait.had == nil {
+			a.wait.had = map[string]time.Duration{}
+		}
+		a.wait.had[holder] = 0
 	}
-	return time.Since(a.other.since) < turnsLimit
+	a.wait.holder = holder
+	return a.wait.had[holder] < turnsLimit, nil
 }
 
 // Order holds LeaveLease for as long as limit, or lets it go if limit is 0.
@@ -150,13 +166,17 @@ func (a *Agent) take(ctx context.Context, limit time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("read lease %s/%s: %w", a.Namespace, EnrolmentLease, err)
 	}
-	if a.blocked(lease) {
+	switch blocked, err := a.blocked(ctx, lease); {
+	case err != nil:
+		return err
+	case blocked:
 		return fmt.Errorf("node %q is enrolled or given back at present, and one is at a time: wait for its end, or "+
-			"until it has had the lease %s/%s for %v", a.other.holder, a.Namespace, EnrolmentLease, turnsLimit)
+			"until it has had the lease %s/%s for %v", a.wait.holder, a.Namespace, EnrolmentLease, turnsLimit)
 	}
 	hold(lease, a.Node, limit)
 	if _, err = leases.Update(ctx, lease, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("take lease %s/%s: %w", a.Namespace, EnrolmentLease, err)
 	}
+	a.wait = wait{}
 	return nil
 }
