@@ -134,6 +134,7 @@ stateDir: {{ .Values.node.stateDir }}
 metricsBindAddress: {{ .Values.node.metricsBindAddress | quote }}
 deviceFirewall: {{ .Values.node.deviceFirewall.enabled }}
 deviceFirewallAllow: {{ toJson .Values.node.deviceFirewall.allow }}
+deviceFirewallVendors: {{ toJson .Values.node.deviceFirewall.vendors }}
 onDeviceFailure: {{ .Values.node.onDeviceFailure }}
 deviceFailureGracePeriod: {{ .Values.node.deviceFailureGracePeriod }}
 {{- if include "kubedevice.seals" . }}

@@ -52,23 +52,33 @@ func deviceFiles(key, value string) []string {
 }
 
 // vendorOf returns the vendor one of whose devices the file may be, or "". What is not plainly
-// another device counts as one: a file has many names, and what the file is counts.
+// another device counts as one: a file has many names, and what the file is counts. So does each
+// file in a place where pods can replace it after it was read.
 func (g *Guard) vendorOf(file string) string {
 	if len(g.vendors) == 0 || slices.Contains(plainDevices, file) {
 		return ""
 	}
+	clean := filepath.Clean(file)
 	number, err := g.files.Number(file)
 	for _, v := range g.vendors {
-		if v.isDevice(filepath.Clean(file)) {
+		if v.isDevice(clean) {
 			return v.name
 		}
 	}
 	for _, v := range g.vendors {
-		if err != nil || v.unlisted || v.hasNumber(g.files, number) {
+		if err != nil || !isRootsAlone(clean) || v.unlisted || v.hasNumber(g.files, number) {
 			return v.name
 		}
 	}
 	return ""
+}
+
+// isRootsAlone reports whether only root can write to the directory of a path: /dev, without its
+// file systems for all users. /var/lib/kubelet has volumes, /proc the roots of processes.
+func isRootsAlone(clean string) bool {
+	rest, below := strings.CutPrefix(clean, "/dev/")
+	first, _, _ := strings.Cut(rest, "/")
+	return below && first != "shm" && first != "mqueue" && first != "fd" && first != "pts"
 }
 
 // isDevice reports whether the path is one of the vendor's device files.

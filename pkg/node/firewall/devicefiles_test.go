@@ -21,7 +21,11 @@ var numbers = map[string]DeviceNumber{
 	"/dev/char/195:0":          {Major: 195},
 	"/proc/1/root/dev/nvidia0": {Major: 195},
 	"/dev/mine":                {Major: 195, Minor: 7},
-	"/dev/dri/renderD128":      {Major: 226, Minor: 128},
+	"/dev/shm/link":            {Major: 1, Minor: 3},
+
+	"/var/lib/kubelet/pods/1/volumes/kubernetes.io~empty-dir/v/link": {Major: 1, Minor: 3},
+
+	"/dev/dri/renderD128": {Major: 226, Minor: 128},
 
 	"/dev/dri/by-path/pci-0000:01:00.0-render": {Major: 226, Minor: 128},
 
@@ -75,6 +79,10 @@ func TestADeviceFileIsWhatItIsWhateverItsName(t *testing.T) {
 		{"one that does not exist yet", nvidia, "/dev/nvidia9", true},
 		{"what is no device file", nvidia, "/dev/nothing", true},
 		{"a path that is not absolute", nvidia, "dev/nvidia0", true},
+		{"a link in a volume, now to another device", nvidia,
+			"/var/lib/kubelet/pods/1/volumes/kubernetes.io~empty-dir/v/link", true},
+		{"a link in shared memory, now to another device", nvidia, "/dev/shm/link", true},
+		{"the same by a longer path", nvidia, "/dev/dri/../shm/link", true},
 		{"FUSE", nvidia, "/dev/fuse", false},
 		{"a camera", nvidia, "/dev/video0", false},
 		{"a disk whose number is a character device's", nvidia, "/dev/sda", false},

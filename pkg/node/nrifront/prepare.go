@@ -24,10 +24,10 @@ type Source interface {
 }
 
 // Prepare returns why the runtime cannot be expected to register this plugin, or nil. While it is
-// not registered, all containers are created as their pods want them. So for a list that cannot be
-// sent, Prepare ends what was created meanwhile, as nothing so large is created otherwise: first
-// the containers that admission would not have let pass, and then the largest containers and pods,
-// one by one until the list can be sent. What is older than kubecri on this node stays.
+// not registered, all containers are created as their pods want them. So where the list cannot be
+// sent, Prepare ends what was created since kubecri was installed, until it can: first the
+// containers that admission would not have let pass, then sandboxes in which no container runs,
+// and then containers and pods, the largest first. What is older than kubecri on this node stays.
 func (f *Front) Prepare(ctx context.Context) error {
 	list, err := f.options.Source.List(ctx)
 	if err != nil {
@@ -73,24 +73,37 @@ func (f *Front) endInadmissible(ctx context.Context, list *nrilist.List, since t
 	})
 }
 
-// endLargest ends the largest container or pod that was created since then. It reports whether
-// there was one that could be ended.
+// endLargest ends the largest sandbox without a container that runs, or else the largest container
+// or pod, that was created since then. It reports whether there was one that could be ended.
 func (f *Front) endLargest(ctx context.Context, list *nrilist.List, since time.Time) bool {
-	const left = "the container runtime cannot send its list to kubecri with it, which decides about devices: it was " +
-		"created while kubecri was away, and takes %d bytes in the list"
-	container, sandbox := -1, -1
+	const left = "the container runtime cannot send the list of its containers to kubecri, which decides about " +
+		"devices, and this takes %d bytes in the list"
+	occupied := map[string]bool{} // sandboxes
+	for _, c := range list.Containers {
+		occupied[c.Sandbox] = true
+	}
+	container, sandbox, empty := -1, -1, -1
 	for i, c := range list.Containers {
 		if !c.Created.Before(since) && (container < 0 || c.Size > list.Containers[container].Size) {
 			container = i
 		}
 	}
 	for i, s := range list.Sandboxes {
-		if !s.Created.Before(since) && (sandbox < 0 || s.Size > list.Sandboxes[sandbox].Size) {
+		if s.Created.Before(since) {
+			continue
+		}
+		if sandbox < 0 || s.Size > list.Sandboxes[sandbox].Size {
 			sandbox = i
 		}
+		if !occupied[s.GetId()] && (empty < 0 || s.Size > list.Sandboxes[empty].Size) {
+			empty = i
+		}
+	}
+	if empty >= 0 {
+		sandbox = empty
 	}
 	switch {
-	case container >= 0 && (sandbox < 0 || list.Containers[container].Size >= list.Sandboxes[sandbox].Size):
+	case container >= 0 && empty < 0 && (sandbox < 0 || list.Containers[container].Size >= list.Sandboxes[sandbox].Size):
 		c := list.Containers[container]
 		list.Containers = slices.Delete(list.Containers, container, container+1)
 		return f.endOne(ctx, list.SandboxOf(c).PodSandbox, c.Name, fmt.Sprintf("container %q is ended: "+left, c.Name,
@@ -101,7 +114,7 @@ func (f *Front) endLargest(ctx context.Context, list *nrilist.List, since time.T
 		list.Containers = slices.DeleteFunc(list.Containers, func(c nrilist.Container) bool {
 			return c.Sandbox == s.GetId()
 		})
-		return f.endOne(ctx, s.PodSandbox, "", fmt.Sprintf("the pod is started again: "+left, s.Size), func() error {
+		return f.endOne(ctx, s.PodSandbox, "", fmt.Sprintf("the pod's sandbox is removed: "+left, s.Size), func() error {
 			return f.options.EndPod(ctx, s.GetId())
 		})
 	}

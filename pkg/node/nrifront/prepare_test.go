@@ -103,6 +103,25 @@ func TestTheLargestPodsAreEndedWhereTheirSandboxesAreTheReason(t *testing.T) {
 	}
 }
 
+func TestSandboxesWithoutContainersAreRemovedFirst(t *testing.T) {
+	l := newListing(t)
+	for i := range 100 { // of pods that have finished
+		pod := l.pod(fmt.Sprint("finished", i), "")
+		pod.Annotations["large"] = strings.Repeat("x", 150_000)
+		l.sandbox = append(l.sandbox, pod)
+	}
+	l.sandbox = append(l.sandbox, l.pod("plain", ""))
+	l.running = large(3, 250<<10, installed+1)
+	if err := l.front.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(l.ended) == 0 || slices.ContainsFunc(l.ended, func(id string) bool {
+		return !strings.HasPrefix(id, "sandbox-finished")
+	}) {
+		t.Errorf("%v are ended, want sandboxes of finished pods alone", l.ended)
+	}
+}
+
 func TestNoContainerIsWaitedForOfWhichNothingIsKnownYet(t *testing.T) {
 	l := newListing(t)
 	l.front.options.Admission = unknowing{l.front.options.Admission}
