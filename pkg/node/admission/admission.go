@@ -34,6 +34,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/images"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
@@ -121,8 +122,8 @@ type Admission struct {
 	Gifts func(podUID, container string) ([]firewall.Gift, error)
 	// Claimed returns the drivers that prepared CDI devices for a pod's claims, by the device.
 	Claimed func(podUID string) (map[string]string, error)
-	// Image returns the variables of an image, in their order.
-	Image func(ctx context.Context, image *runtimeapi.ImageSpec) ([]*runtimeapi.KeyValue, error)
+	// Image returns what an image sets in its containers; see images.Cache.
+	Image func(ctx context.Context, image *runtimeapi.ImageSpec) (images.Image, error)
 	// Variables returns the name of a CDI device that sets variables, each as name=value, after
 	// everything else has. Its error says why there is none.
 	Variables func(variables []string) (cdiDevice string, err error)

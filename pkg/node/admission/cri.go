@@ -9,10 +9,13 @@ import (
 	"fmt"
 	"io"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
+	"github.com/kubedevice/kubedevice/pkg/node/images"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/node/nribound"
 )
@@ -36,7 +39,8 @@ func (c CRI) CreateContainer(ctx context.Context, raw []byte) (suffix []byte, er
 	}
 	container := containerOf(request)
 	if err := c.checkContents(ctx, request); err != nil {
-		return nil, c.Refuse(ctx, container.Pod, err)
+		c.observeOutcome(Refused)
+		return nil, c.refuse(ctx, newPodRef(container.Pod), err)
 	}
 	failpoint.Reach(failpoint.Decoded)
 	addition, err := c.Admit(ctx, container)
@@ -69,22 +73,29 @@ func (c CRI) ContainerTooLong(ctx context.Context, request io.Reader, bytes int)
 }
 
 // checkContents returns why a container, or its sandbox, is too large. The bounds are those of NRI,
-// so that a node's pods are the same in both modes.
+// as the runtime lists containers to NRI plugins in both modes.
 func (c CRI) checkContents(ctx context.Context, request *runtimeapi.CreateContainerRequest) error {
 	sandbox := request.GetSandboxConfig()
 	pod := nribound.Pod{Namespace: sandbox.GetMetadata().GetNamespace(), Name: sandbox.GetMetadata().GetName()}
 	if err := nribound.CheckSandbox(pod, nribound.CRISandboxContents(sandbox)); err != nil {
-		return err
+		return never(err)
 	}
 	config := request.GetConfig()
 	contents := nribound.CRIContainerContents(config)
-	if c.Image != nil {
-		// Without an answer the image counts as small: no container waits for that.
-		if variables, err := c.Image(ctx, config.GetImage()); err == nil {
-			contents.Variables += nribound.SizeOfVariables(variables)
-		}
+	image, err := c.Image(ctx, config.GetImage())
+	switch {
+	case err == nil:
+		contents = contents.Plus(image.Contents(config))
+	case status.Code(err) == codes.NotFound || errors.Is(err, images.ErrNoConfig):
+		// The runtime says the first to the kubelet, and never describes an image with the second.
+	default:
+		return quietly(fmt.Errorf("container %q of pod %s: what its image sets is not known: %w",
+			config.GetMetadata().GetName(), pod, err))
 	}
-	return nribound.CheckContainer(pod, config.GetMetadata().GetName(), contents)
+	if err := nribound.CheckContainer(pod, config.GetMetadata().GetName(), contents); err != nil {
+		return never(err)
+	}
+	return nil
 }
 
 // errRestore is why a device pod is not restored. Its processes go on where they were, with the

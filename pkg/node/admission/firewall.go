@@ -114,11 +114,12 @@ func (a *Admission) neutralise(
 		}
 	}
 	if !c.Adjusted && guard.NeedsImage(c, allocated) {
-		var err error
-		if c.Image, err = a.Image(ctx, r.config.GetImage()); err != nil {
+		image, err := a.Image(ctx, r.config.GetImage())
+		if err != nil {
 			return quietly(fmt.Errorf("the variables of the image of container %q, which the container runtime of a "+
 				"device vendor obeys, are not known: %w", r.container, err))
 		}
+		c.Image = image.Variables
 	}
 	o := guard.Neutralise(c, delta.GetEnvs(), allocated)
 	if len(o.Refused) > 0 {

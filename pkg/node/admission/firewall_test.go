@@ -471,11 +471,11 @@ func TestAnImageWhoseVariableComesFirstIsRefusedByTheProxyWhereTheFirstCounts(t 
 		!strings.Contains(err.Error(), "HABANA_VISIBLE_DEVICES_=all decides") {
 		t.Errorf("an image that asks for all: %v", err)
 	}
-	f.unknown = errors.New("the runtime does not answer")
+	f.noImage = errors.New("the runtime does not answer")
 	if err := create(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "does not answer") {
 		t.Errorf("an image of which nothing is known: %v", err)
 	}
-	f.withImage, f.unknown = true, nil
+	f.withImage, f.noImage = true, nil
 	config, err := f.createAs(t, "u", "api", nil, &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, Envs: f.image,
 	})

@@ -24,6 +24,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/images"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
@@ -68,7 +69,8 @@ type fixture struct {
 	claimed      map[string]string      // drivers by CDI device
 	image        []*runtimeapi.KeyValue // variables of the image
 	variablesErr error                  // why there is no CDI device that sets variables
-	unknown      error                  // why none of the first three is known
+	unknown      error                  // why neither gifts nor claims are known
+	noImage      error                  // why the image is not
 }
 
 // noFiles is a node of whose device files none is known.
@@ -166,8 +168,8 @@ func newFixtureAt(t *testing.T, path, boot string, load plugins.Load, served ...
 		Responses: record.Responses(), HostFS: devNodes{}, CDI: func() error { return nil },
 		Gifts:   func(string, string) ([]firewall.Gift, error) { return f.gifts, f.unknown },
 		Claimed: func(string) (map[string]string, error) { return f.claimed, f.unknown },
-		Image: func(context.Context, *runtimeapi.ImageSpec) ([]*runtimeapi.KeyValue, error) {
-			return f.image, f.unknown
+		Image: func(context.Context, *runtimeapi.ImageSpec) (images.Image, error) {
+			return images.Image{Variables: f.image}, f.noImage
 		},
 		Variables: func(variables []string) (string, error) {
 			return "kubedevice.io/variables=" + strings.Join(variables, "+"), f.variablesErr

@@ -352,7 +352,7 @@ func (n *node) admission() *admission.Admission {
 		Allowlist: n.options.allowlist,
 		Gifts:     gifts,
 		Claimed:   claimed(n.options.KubeletDir),
-		Image:     n.images.Variables,
+		Image:     n.images.Image,
 		Variables: n.variables.Device,
 		Refusals:  n.refusals,
 		Warn:      n.events.warn,

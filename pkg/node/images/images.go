@@ -10,88 +10,150 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/containerd/nri/pkg/api"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/node/nribound"
 )
 
 const (
-	// queryLimit is how long the runtime may take to answer.
-	queryLimit = 5 * time.Second
-	// kept is how many images are remembered.
-	kept = 256
+	// queryTimeout is how long the runtime may take to answer.
+	queryTimeout = 5 * time.Second
+	// queries is how many images the runtime is queried for at a time: an answer may take 16 MiB.
+	queries = 4
+	// kept is how many images are remembered, and largestKept how many bytes each may set: a larger
+	// one is read for each of its containers, which are few.
+	kept, largestKept = 256, 64 << 10
 )
 
-// Cache knows the variables of images. The kubelet names an image by its ID, under which it never
-// changes; anything else is not remembered. All methods are safe for concurrent use.
+// Image is what an image sets in its containers. It is read only.
+type Image struct {
+	// Variables are in their order. Those that have no value are left out: runtimes do not set them.
+	Variables []*runtimeapi.KeyValue
+	// EntrypointSize and CmdSize are how many bytes these take where the runtime describes a
+	// container, LabelsSize what the labels take that the runtime gives to it.
+	EntrypointSize, CmdSize, LabelsSize int
+}
+
+// Contents returns what the image adds to a container of this configuration.
+func (i Image) Contents(config *runtimeapi.ContainerConfig) nribound.Contents {
+	contents := nribound.Contents{Variables: nribound.SizeOfVariables(i.Variables), Labels: i.LabelsSize}
+	if len(config.GetCommand()) == 0 {
+		contents.Args = i.EntrypointSize
+		if len(config.GetArgs()) == 0 {
+			contents.Args += i.CmdSize
+		}
+	}
+	return contents
+}
+
+// size returns how many bytes the image takes in memory, about.
+func (i Image) size() int { return nribound.SizeOfVariables(i.Variables) }
+
+// Cache knows images. The kubelet names an image by its ID, under which it never changes; anything
+// else is not remembered. All methods are safe for concurrent use.
 type Cache struct {
 	client runtimeapi.ImageServiceClient
+	slots  chan struct{} // for queries
 
 	mu     sync.Mutex
-	images map[string][]*runtimeapi.KeyValue
+	images map[string]Image
 }
 
 // NewCache returns a cache of the images of the runtime behind conn.
 func NewCache(conn grpc.ClientConnInterface) *Cache {
-	return &Cache{client: runtimeapi.NewImageServiceClient(conn), images: map[string][]*runtimeapi.KeyValue{}}
+	return &Cache{
+		client: runtimeapi.NewImageServiceClient(conn), slots: make(chan struct{}, queries), images: map[string]Image{},
+	}
 }
 
-// Variables returns the variables of the image in their order, those that have no value left out:
-// runtimes do not set them. They are read only.
-func (c *Cache) Variables(ctx context.Context, image *runtimeapi.ImageSpec) ([]*runtimeapi.KeyValue, error) {
+// Image returns what an image sets. Its error has the code of the runtime's answer: NotFound where
+// the runtime does not have the image, ResourceExhausted where its description is too long to be
+// read. errors.Is(err, ErrNoConfig) holds where the runtime describes no image.
+func (c *Cache) Image(ctx context.Context, image *runtimeapi.ImageSpec) (Image, error) {
 	c.mu.Lock()
 	known, is := c.images[image.GetImage()]
 	c.mu.Unlock()
 	if is {
 		return known, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryLimit)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	status, err := c.client.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: image, Verbose: true})
-	if err != nil {
-		return nil, fmt.Errorf("image %s: %w", image.GetImage(), err)
+	select {
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
+	case <-ctx.Done():
+		return Image{}, fmt.Errorf("image %s: %w", image.GetImage(), status.FromContextError(ctx.Err()).Err())
 	}
-	env, err := envOf(status)
+	answer, err := c.client.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: image, Verbose: true})
 	if err != nil {
-		return nil, fmt.Errorf("image %s: %w", image.GetImage(), err)
+		return Image{}, fmt.Errorf("image %s: %w", image.GetImage(), err)
 	}
-	if image.GetImage() != "" && image.GetImage() == status.GetImage().GetId() {
+	read, err := imageOf(answer)
+	if err != nil {
+		return Image{}, fmt.Errorf("image %s: %w", image.GetImage(), err)
+	}
+	if image.GetImage() != "" && image.GetImage() == answer.GetImage().GetId() && read.size() <= largestKept {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if len(c.images) >= kept {
 			clear(c.images)
 		}
-		c.images[image.GetImage()] = env
+		c.images[image.GetImage()] = read
 	}
-	return env, nil
+	return read, nil
 }
 
-// errNoConfig is why nothing is known of an image.
-var errNoConfig = errors.New("the container runtime does not say what the image's configuration is (imageSpec in " +
+// Variables returns the variables of the image, as Image does.
+func (c *Cache) Variables(ctx context.Context, image *runtimeapi.ImageSpec) ([]*runtimeapi.KeyValue, error) {
+	read, err := c.Image(ctx, image)
+	return read.Variables, err
+}
+
+// ErrNoConfig is why nothing is known of an image.
+var ErrNoConfig = errors.New("the container runtime does not say what the image's configuration is (imageSpec in " +
 	"its verbose status of the image)")
 
-// envOf reads the configuration that containerd and CRI-O give with a verbose status.
-func envOf(status *runtimeapi.ImageStatusResponse) ([]*runtimeapi.KeyValue, error) {
-	if status.GetImage() == nil {
-		return nil, errors.New("the container runtime does not have the image")
+// maxLabel is the longest label, key and value together, that containerd takes over from an image
+// (pkg/labels, Validate). CRI-O takes over none.
+const maxLabel = 4096
+
+// imageOf reads the configuration that containerd and CRI-O give with a verbose status.
+func imageOf(answer *runtimeapi.ImageStatusResponse) (Image, error) {
+	if answer.GetImage() == nil {
+		return Image{}, status.Error(codes.NotFound, "the container runtime does not have the image")
 	}
 	var info struct {
 		ImageSpec *struct {
-			Config struct{ Env []string } `json:"config"`
+			Config struct {
+				Env, Entrypoint, Cmd []string
+				Labels               map[string]string
+			} `json:"config"`
 		} `json:"imageSpec"`
 	}
-	if err := json.Unmarshal([]byte(status.GetInfo()["info"]), &info); err != nil || info.ImageSpec == nil {
-		return nil, errNoConfig
+	if err := json.Unmarshal([]byte(answer.GetInfo()["info"]), &info); err != nil || info.ImageSpec == nil {
+		return Image{}, ErrNoConfig
 	}
-	var env []*runtimeapi.KeyValue
-	for _, entry := range info.ImageSpec.Config.Env {
+	config := info.ImageSpec.Config
+	var read Image
+	for _, entry := range config.Env {
 		if name, value, hasValue := strings.Cut(entry, "="); hasValue {
-			env = append(env, &runtimeapi.KeyValue{Key: name, Value: []byte(value)})
+			read.Variables = append(read.Variables, &runtimeapi.KeyValue{Key: name, Value: []byte(value)})
 		}
 	}
-	return slices.Clip(env), nil
+	read.Variables = slices.Clip(read.Variables)
+	maps.DeleteFunc(config.Labels, func(key, value string) bool { return len(key)+len(value) > maxLabel })
+	sizes := nribound.ContainerContents(&api.Container{Labels: config.Labels, Args: config.Entrypoint})
+	read.LabelsSize, read.EntrypointSize = sizes.Labels, sizes.Args
+	read.CmdSize = nribound.ContainerContents(&api.Container{Args: config.Cmd}).Args
+	return read, nil
 }

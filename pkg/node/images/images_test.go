@@ -74,6 +74,42 @@ func TestTheVariablesOfAnImageAreInTheirOrderAndAskedForOnce(t *testing.T) {
 	}
 }
 
+func TestWhatAnImageAddsToAContainerIsCounted(t *testing.T) {
+	long := strings.Repeat("x", 1000)
+	r := &runtime{answer: answerOf("sha256:0", `{"imageSpec":{"config":{"Env":["A=`+long+`"],"Entrypoint":["`+long+
+		`"],"Cmd":["`+long+`","`+long+`"],"Labels":{"a":"`+long+`","b":"`+strings.Repeat(long, 5)+`"}}}}`)}
+	image, err := NewCache(r).Image(t.Context(), &runtimeapi.ImageSpec{Image: "sha256:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		config *runtimeapi.ContainerConfig
+		args   int
+	}{
+		"nothing of its own": {&runtimeapi.ContainerConfig{}, 3},
+		"its own arguments":  {&runtimeapi.ContainerConfig{Args: []string{"x"}}, 1},
+		"its own command":    {&runtimeapi.ContainerConfig{Command: []string{"x"}}, 0},
+	} {
+		got := image.Contents(test.config)
+		if kilobytes := got.Args / 1000; kilobytes != test.args || got.Variables/1000 != 1 || got.Labels/1000 != 1 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func TestLargeImagesAreNotRemembered(t *testing.T) {
+	r := &runtime{answer: answerOf("sha256:0", `{"imageSpec":{"config":{"Env":["A=`+strings.Repeat("x", largestKept)+`"]}}}`)}
+	cache := NewCache(r)
+	for range 2 {
+		if _, err := cache.Image(t.Context(), &runtimeapi.ImageSpec{Image: "sha256:0"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r.calls != 2 || len(cache.images) != 0 {
+		t.Errorf("%d calls, %d images remembered", r.calls, len(cache.images))
+	}
+}
+
 func TestAnImageOfWhichNothingIsKnownIsAnError(t *testing.T) {
 	for name, r := range map[string]*runtime{
 		"the runtime does not answer":        {err: errors.New("away")},

@@ -51,6 +51,10 @@ const (
 	MaxContents = 320 << 10
 	// MaxPod is the largest sum of a sandbox and those of its containers that have not ended.
 	MaxPod = 512 << 10
+	// MaxSandboxes is the largest sum of all sandboxes with which one is started that is larger than
+	// SmallSandbox. Sandboxes of pods that have ended are listed for as long as the pods exist, and
+	// the kubelet's bound of pods does not count them.
+	MaxSandboxes, SmallSandbox = 8 << 20, 16 << 10
 	// MaxList is the largest list that is sent in time, also on a busy machine.
 	MaxList = 128 << 20
 )
@@ -63,12 +67,20 @@ func (p Pod) String() string { return p.Namespace + "/" + p.Name }
 // Contents are the parts of an encoded container or sandbox that pods and images set: the size of
 // each in bytes.
 type Contents struct {
-	Variables, Args, Labels, Annotations, Mounts, CDIDevices int
+	Variables, Args, Labels, Annotations, Mounts, CDIDevices, Groups int
+}
+
+// Plus returns the sum of each part.
+func (c Contents) Plus(d Contents) Contents {
+	return Contents{
+		c.Variables + d.Variables, c.Args + d.Args, c.Labels + d.Labels, c.Annotations + d.Annotations, c.Mounts + d.Mounts,
+		c.CDIDevices + d.CDIDevices, c.Groups + d.Groups,
+	}
 }
 
 // Total returns the sum.
 func (c Contents) Total() int {
-	return c.Variables + c.Args + c.Labels + c.Annotations + c.Mounts + c.CDIDevices
+	return c.Variables + c.Args + c.Labels + c.Annotations + c.Mounts + c.CDIDevices + c.Groups
 }
 
 // String names the parts that take a tenth or more.
@@ -79,7 +91,7 @@ func (c Contents) String() string {
 		size int
 	}{
 		{"variables", c.Variables}, {"command and arguments", c.Args}, {"labels", c.Labels},
-		{"annotations", c.Annotations}, {"mounts", c.Mounts}, {"CDI devices", c.CDIDevices},
+		{"annotations", c.Annotations}, {"mounts", c.Mounts}, {"CDI devices", c.CDIDevices}, {"supplemental groups", c.Groups},
 	} {
 		if part.size*10 >= c.Total() && part.size > 0 {
 			parts = append(parts, fmt.Sprintf("%s %d", part.name, part.size))
@@ -99,6 +111,9 @@ func ContainerContents(c *api.Container) Contents {
 	}
 	for _, d := range c.GetCDIDevices() {
 		contents.CDIDevices += 1 + field(d.SizeVT())
+	}
+	for _, group := range c.GetUser().GetAdditionalGids() {
+		contents.Groups += protowire.SizeVarint(uint64(group))
 	}
 	return contents
 }
@@ -154,6 +169,18 @@ func CheckSandbox(pod Pod, contents Contents) error {
 	}
 	return fmt.Errorf("pod %s: its labels and annotations take %d bytes where the container runtime describes it to "+
 		"NRI plugins (%v), and at most %d are allowed: shorten them", pod, contents.Total(), contents, MaxContents)
+}
+
+// CheckSandboxes returns an error if a sandbox of that size is too large together with the others,
+// which take so many bytes.
+func CheckSandboxes(pod Pod, size, others int) error {
+	if size <= SmallSandbox || others+size <= MaxSandboxes {
+		return nil
+	}
+	return fmt.Errorf("pod %s: its labels and annotations make a sandbox of %d bytes where the container runtime "+
+		"describes it to NRI plugins. Those of the node's other pods, also of pods that have ended, take %d, and at most "+
+		"%d are allowed for a sandbox of more than %d: shorten them, or delete pods that have ended", pod, size, others,
+		MaxSandboxes, SmallSandbox)
 }
 
 // CheckChanged returns an error if a container of that size is larger than MaxObject with what is

@@ -3,7 +3,10 @@
 
 package nribound
 
-import runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+import (
+	"google.golang.org/protobuf/encoding/protowire"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
 
 // mountOptions is what a bind mount takes besides its paths: its type, and options such as rbind,
 // rprivate and rw.
@@ -22,6 +25,9 @@ func CRIContainerContents(config *runtimeapi.ContainerConfig) Contents {
 	}
 	for _, d := range config.GetCDIDevices() {
 		contents.CDIDevices += 1 + field(field(len(d.GetName())))
+	}
+	for _, group := range config.GetLinux().GetSecurityContext().GetSupplementalGroups() {
+		contents.Groups += protowire.SizeVarint(uint64(group))
 	}
 	return contents
 }

@@ -221,11 +221,7 @@ func (f *fixture) ending(_ context.Context, id string) error {
 func (f *fixture) List(context.Context) (list nrilist.List, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, s := range f.sandbox {
-		list.Sandboxes = append(list.Sandboxes, nrilist.Sandbox{
-			PodSandbox: s, Created: time.Unix(installed+1, 0), Size: nribound.SizeOf(s),
-		})
-	}
+	list.Sandboxes = f.sandboxes()
 	for _, c := range f.running {
 		list.Containers = append(list.Containers, nrilist.Container{
 			ID: c.GetId(), Name: c.GetName(), Sandbox: c.GetPodSandboxId(), Created: time.Unix(0, c.GetCreatedAt()),
@@ -233,6 +229,22 @@ func (f *fixture) List(context.Context) (list nrilist.List, err error) {
 		})
 	}
 	return list, nil
+}
+
+// Sandboxes implements Source.
+func (f *fixture) Sandboxes(context.Context) ([]nrilist.Sandbox, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.sandboxes(), nil
+}
+
+func (f *fixture) sandboxes() (list []nrilist.Sandbox) {
+	for _, s := range f.sandbox {
+		list = append(list, nrilist.Sandbox{
+			PodSandbox: s, Created: time.Unix(installed+1, 0), Size: nribound.SizeOf(s),
+		})
+	}
+	return list
 }
 
 // Container implements Source.

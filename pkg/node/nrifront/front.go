@@ -190,9 +190,9 @@ func (f *Front) Left() {
 // RunPodSandbox implements nri.Handler: it refuses a sandbox that is too large, and has the device
 // plugins called that the pod's containers will need. What goes wrong there does so again when they
 // are created.
-func (f *Front) RunPodSandbox(_ context.Context, sandbox *api.PodSandbox) error {
+func (f *Front) RunPodSandbox(ctx context.Context, sandbox *api.PodSandbox) error {
 	pod := podOf(sandbox)
-	if err := nribound.CheckSandbox(boundPod(sandbox), nribound.SandboxContents(sandbox)); err != nil {
+	if err := f.checkSandbox(ctx, sandbox); err != nil {
 		return f.options.Admission.Refuse(f.ctx, pod, err)
 	}
 	f.mu.Lock()

@@ -20,6 +20,7 @@ import (
 // Source reads what the runtime sends to plugins that register. *nrilist.Source does.
 type Source interface {
 	List(ctx context.Context) (nrilist.List, error)
+	Sandboxes(ctx context.Context) ([]nrilist.Sandbox, error)
 	Container(ctx context.Context, id string) (*api.Container, error)
 }
 

@@ -4,7 +4,10 @@
 package nrifront
 
 import (
+	"context"
+	"fmt"
 	"sync"
+	"time"
 
 	"github.com/containerd/nri/pkg/api"
 
@@ -61,6 +64,35 @@ func (s *sizes) removeContainer(id string) {
 // boundPod names the pod of a sandbox.
 func boundPod(sandbox *api.PodSandbox) nribound.Pod {
 	return nribound.Pod{Namespace: sandbox.GetNamespace(), Name: sandbox.GetName()}
+}
+
+// sandboxesTimeout is how long the runtime may take to list its sandboxes: a part of what it waits
+// for an answer.
+const sandboxesTimeout = time.Second
+
+// checkSandbox returns why a sandbox is too large, by itself or together with all others.
+func (f *Front) checkSandbox(ctx context.Context, sandbox *api.PodSandbox) error {
+	pod, size := boundPod(sandbox), nribound.SizeOf(sandbox)
+	if err := nribound.CheckSandbox(pod, nribound.SandboxContents(sandbox)); err != nil {
+		return err
+	}
+	if size <= nribound.SmallSandbox {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, sandboxesTimeout)
+	defer cancel()
+	list, err := f.options.Source.Sandboxes(ctx)
+	if err != nil {
+		return fmt.Errorf("pod %v: whether its sandbox of %d bytes is too large together with the others is not known: %w",
+			pod, size, err)
+	}
+	others := 0
+	for _, other := range list {
+		if other.GetId() != sandbox.GetId() {
+			others += other.Size
+		}
+	}
+	return nribound.CheckSandboxes(pod, size, others)
 }
 
 // checkContents returns why a container is refused whatever is in it: it, or its sandbox, is too

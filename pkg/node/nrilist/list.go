@@ -7,10 +7,12 @@
 package nrilist
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -21,6 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubedevice/kubedevice/pkg/node/images"
 	"github.com/kubedevice/kubedevice/pkg/node/nribound"
 )
 
@@ -35,6 +38,7 @@ const (
 // Source reads the list of a runtime. All methods are safe for concurrent use.
 type Source struct {
 	client runtimeapi.RuntimeServiceClient
+	images *images.Cache
 
 	mu    sync.Mutex
 	sizes map[string]int // of containers that were there last, by ID: none of them changes
@@ -42,7 +46,9 @@ type Source struct {
 
 // New returns the source for the runtime behind conn.
 func New(conn grpc.ClientConnInterface) *Source {
-	return &Source{client: runtimeapi.NewRuntimeServiceClient(conn), sizes: map[string]int{}}
+	return &Source{
+		client: runtimeapi.NewRuntimeServiceClient(conn), images: images.NewCache(conn), sizes: map[string]int{},
+	}
 }
 
 // List has the sandboxes and containers of a runtime.
@@ -83,19 +89,8 @@ func (s *Source) List(ctx context.Context) (list List, err error) {
 	if err != nil {
 		return List{}, fmt.Errorf("list the runtime's containers: %w", err)
 	}
-	sandboxes, err := s.client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
-	if err != nil {
-		return List{}, fmt.Errorf("list the runtime's sandboxes: %w", err)
-	}
-	for _, listed := range sandboxes.GetItems() {
-		sandbox := &api.PodSandbox{
-			Id: listed.GetId(), Name: listed.GetMetadata().GetName(), Uid: listed.GetMetadata().GetUid(),
-			Namespace: listed.GetMetadata().GetNamespace(), Labels: listed.GetLabels(),
-			Annotations: listed.GetAnnotations(), RuntimeHandler: listed.GetRuntimeHandler(),
-		}
-		list.Sandboxes = append(list.Sandboxes, Sandbox{
-			sandbox, time.Unix(0, listed.GetCreatedAt()), nribound.SizeOf(sandbox) + unlisted,
-		})
+	if list.Sandboxes, err = s.Sandboxes(ctx); err != nil {
+		return List{}, err
 	}
 	for _, listed := range containers.GetContainers() {
 		switch listed.GetState() {
@@ -109,7 +104,49 @@ func (s *Source) List(ctx context.Context) (list List, err error) {
 	return list, s.measure(ctx, &list)
 }
 
-// measure sets the sizes of the containers. One that is gone meanwhile has none.
+// Sandboxes returns the runtime's sandboxes. Those of all pods that have ended are among them, so
+// the list may be longer than a message of gRPC: it is read as a stream from runtimes that have it.
+func (s *Source) Sandboxes(ctx context.Context) (sandboxes []Sandbox, err error) {
+	listed, err := s.streamSandboxes(ctx)
+	if status.Code(err) == codes.Unimplemented {
+		var answer *runtimeapi.ListPodSandboxResponse
+		answer, err = s.client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+		listed = answer.GetItems()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the runtime's sandboxes: %w", err)
+	}
+	for _, one := range listed {
+		sandbox := &api.PodSandbox{
+			Id: one.GetId(), Name: one.GetMetadata().GetName(), Uid: one.GetMetadata().GetUid(),
+			Namespace: one.GetMetadata().GetNamespace(), Labels: one.GetLabels(),
+			Annotations: one.GetAnnotations(), RuntimeHandler: one.GetRuntimeHandler(),
+		}
+		sandboxes = append(sandboxes, Sandbox{
+			sandbox, time.Unix(0, one.GetCreatedAt()), nribound.SizeOf(sandbox) + unlisted,
+		})
+	}
+	return sandboxes, nil
+}
+
+func (s *Source) streamSandboxes(ctx context.Context) (all []*runtimeapi.PodSandbox, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := s.client.StreamPodSandboxes(ctx, &runtimeapi.StreamPodSandboxesRequest{})
+	for err == nil {
+		var answer *runtimeapi.StreamPodSandboxesResponse
+		if answer, err = stream.Recv(); err == nil {
+			all = append(all, answer.GetPodSandboxes()...)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return all, err
+}
+
+// measure sets the sizes of the containers. One that is gone meanwhile has none. One that is too
+// large to be measured counts as a whole message, which cannot be sent.
 func (s *Source) measure(ctx context.Context, list *List) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,12 +164,11 @@ func (s *Source) measure(ctx context.Context, list *List) error {
 		slots <- struct{}{}
 		running.Go(func() {
 			defer func() { <-slots }()
-			described, err := s.Container(ctx, c.ID)
-			if err == nil {
-				c.Size = nribound.SizeOf(described)
-			}
-			if status.Code(err) != codes.NotFound {
-				errs[i] = err
+			switch c.Size, errs[i] = s.size(ctx, c.ID); status.Code(errs[i]) {
+			case codes.NotFound:
+				errs[i] = nil
+			case codes.ResourceExhausted: // it is described with more than a message of gRPC
+				c.Size, errs[i] = nribound.Message, nil
 			}
 		})
 	}
@@ -165,6 +201,20 @@ func (s *Source) Container(ctx context.Context, id string) (*api.Container, erro
 	return c, nil
 }
 
+// size returns how many bytes a container takes in the list. The runtime's own description lacks
+// the labels that the container has from its image.
+func (s *Source) size(ctx context.Context, id string) (int, error) {
+	described, err := s.Container(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	image, err := s.images.Image(ctx, &runtimeapi.ImageSpec{Image: described.GetImage().GetConfigDigest()})
+	if err != nil && status.Code(err) != codes.NotFound && !errors.Is(err, images.ErrNoConfig) {
+		return 0, err
+	}
+	return nribound.SizeOf(described) + image.LabelsSize, nil
+}
+
 // containerOf describes a container from what the runtime has of it, as containerd does
 // (internal/cri/nri/nri_api_linux.go).
 func containerOf(has *runtimeapi.ContainerStatus, spec *specs.Spec) *api.Container {
@@ -173,7 +223,9 @@ func containerOf(has *runtimeapi.ContainerStatus, spec *specs.Spec) *api.Contain
 		CreatedAt: has.GetCreatedAt(), StartedAt: has.GetStartedAt(),
 		StatusReason: has.GetReason(), StatusMessage: has.GetMessage(), Labels: has.GetLabels(),
 		Annotations: map[string]string{}, Mounts: api.FromOCIMounts(spec.Mounts), Hooks: api.FromOCIHooks(spec.Hooks),
-		Image: &api.Image{Name: has.GetImage().GetUserSpecifiedImage(), ConfigDigest: has.GetImageRef()},
+		Image: &api.Image{
+			Name: has.GetImage().GetUserSpecifiedImage(), ConfigDigest: cmp.Or(has.GetImageId(), has.GetImageRef()),
+		},
 	}
 	for _, annotations := range []map[string]string{spec.Annotations, has.GetAnnotations()} {
 		for key, value := range annotations {
@@ -182,6 +234,9 @@ func containerOf(has *runtimeapi.ContainerStatus, spec *specs.Spec) *api.Contain
 	}
 	if spec.Process != nil {
 		c.Args, c.Env = spec.Process.Args, spec.Process.Env
+		c.User = &api.User{
+			Uid: spec.Process.User.UID, Gid: spec.Process.User.GID, AdditionalGids: spec.Process.User.AdditionalGids,
+		}
 		for _, limit := range spec.Process.Rlimits {
 			c.Rlimits = append(c.Rlimits, &api.POSIXRlimit{Type: limit.Type, Hard: limit.Hard, Soft: limit.Soft})
 		}

@@ -6,7 +6,6 @@ package nrilist
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -27,6 +26,8 @@ type runtime struct {
 	variables []int
 	states    map[string]runtimeapi.ContainerState // running by default
 	info      func(id string) string               // if set, the verbose status
+	groups    []uint32                             // of each container
+	labels    map[string]string                    // of the image
 
 	mu      sync.Mutex
 	queried []string // containers
@@ -35,7 +36,7 @@ type runtime struct {
 func (r *runtime) NewStream(
 	context.Context, *grpc.StreamDesc, string, ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
-	return nil, errors.New("it has no streams")
+	return nil, status.Error(codes.Unimplemented, "it has no streams")
 }
 
 func (r *runtime) Invoke(_ context.Context, method string, request, reply any, _ ...grpc.CallOption) error {
@@ -64,22 +65,37 @@ func (r *runtime) Invoke(_ context.Context, method string, request, reply any, _
 		defer r.mu.Unlock()
 		r.queried = append(r.queried, request.GetContainerId())
 		return r.status(request, reply.(proto.Message))
+	case *runtimeapi.ImageStatusRequest:
+		info, err := json.Marshal(map[string]any{"imageSpec": map[string]any{"config": map[string]any{"Labels": r.labels}}})
+		proto.Merge(reply.(proto.Message), &runtimeapi.ImageStatusResponse{
+			Image: &runtimeapi.Image{Id: request.GetImage().GetImage()}, Info: map[string]string{"info": string(info)},
+		})
+		return err
 	default:
 		return fmt.Errorf("it has no %s", method)
 	}
 	return nil
 }
 
+// longest is how many bytes of variables the runtime describes.
+const longest = 2_000_000
+
 func (r *runtime) status(request *runtimeapi.ContainerStatusRequest, reply proto.Message) error {
 	var i int
 	if _, err := fmt.Sscanf(request.GetContainerId(), "c%d", &i); err != nil || !request.GetVerbose() {
 		return status.Error(codes.InvalidArgument, "no container, or not verbose")
 	}
-	if r.variables[i] < 0 {
+	switch {
+	case r.variables[i] < 0:
 		return status.Error(codes.NotFound, "it is gone")
+	case r.variables[i] > longest:
+		return status.Error(codes.ResourceExhausted, "received message larger than max")
 	}
 	info, err := json.Marshal(map[string]any{"sandboxID": "s", "runtimeSpec": specs.Spec{
-		Process: &specs.Process{Args: []string{"sleep"}, Env: []string{"V=" + strings.Repeat("<", r.variables[i])}},
+		Process: &specs.Process{
+			User: specs.User{AdditionalGids: r.groups},
+			Args: []string{"sleep"}, Env: []string{"V=" + strings.Repeat("<", r.variables[i])},
+		},
 		Linux: &specs.Linux{Resources: &specs.LinuxResources{
 			Devices: []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}},
 		}},
@@ -94,7 +110,7 @@ func (r *runtime) status(request *runtimeapi.ContainerStatusRequest, reply proto
 	proto.Merge(reply, &runtimeapi.ContainerStatusResponse{
 		Status: &runtimeapi.ContainerStatus{
 			Id: request.GetContainerId(), Metadata: &runtimeapi.ContainerMetadata{Name: "main"},
-			Annotations: map[string]string{"of": "the kubelet"},
+			Annotations: map[string]string{"of": "the kubelet"}, ImageId: "sha256:0",
 		},
 		Info: map[string]string{"info": string(info)},
 	})
@@ -127,6 +143,35 @@ func TestTheListHasTheSizesOfWhatThePluginsWillGet(t *testing.T) {
 	}
 	if err := list.Check(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestTheLabelsOfTheImageAndTheGroupsOfTheUserCount(t *testing.T) {
+	r := &runtime{variables: []int{10}, labels: map[string]string{}}
+	for i := range 100 {
+		r.labels[fmt.Sprint("label", i)] = strings.Repeat("x", 4000)
+	}
+	r.labels["left-out-by-containerd"] = strings.Repeat("x", 5000)
+	for i := range uint32(1000) {
+		r.groups = append(r.groups, 1<<31+i)
+	}
+	list, err := New(r).List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const least = 100*4000 + 1000*5
+	if size := list.Containers[0].Size; size < least || size > least+3000 {
+		t.Errorf("the container has %d bytes, want little more than %d", size, least)
+	}
+}
+
+func TestAContainerThatCannotBeMeasuredCannotBeSent(t *testing.T) {
+	list, err := New(&runtime{variables: []int{10, longest + 1}}).List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := list.Check(); err == nil || list.Containers[1].Size <= list.Containers[0].Size {
+		t.Errorf("%v, %v", list.Sizes(), err)
 	}
 }
 
