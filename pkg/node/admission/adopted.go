@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
-	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -74,7 +74,7 @@ func join(names []types.ResourceName) string {
 // refuseStandIn refuses a container of a pod that counts as no device pod, and for which the
 // kubelet has called kubecri for devices: that would start without them.
 func refuseStandIn(r *request) error {
-	if !r.fromAPI || r.config.GetAnnotations()[devicemanager.StandInAnnotation] == "" {
+	if !r.fromAPI || r.config.GetAnnotations()[kubeletstate.PlaceholderAnnotation] == "" {
 		return nil
 	}
 	return later(fmt.Errorf("container %q requests devices that kubecri gives out in the kubelet's place, and they "+

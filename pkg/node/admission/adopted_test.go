@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -123,7 +123,7 @@ func TestAPodThatTheKubeletAdmitsAfterTheMoveIsRefused(t *testing.T) {
 func standInContainer() *runtimeapi.ContainerConfig {
 	return &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: "main"},
-		Annotations: map[string]string{devicemanager.StandInAnnotation: "true"},
+		Annotations: map[string]string{kubeletstate.PlaceholderAnnotation: "true"},
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -32,7 +32,7 @@ func (a *Admission) Inspect(ctx context.Context, c Container) (reason string, er
 	}
 	if ok && granted.Adopted {
 		// The kubelet gave it its devices, or has forgotten them, and called kubecri for others.
-		if r.isAllocated() && r.config.GetAnnotations()[devicemanager.StandInAnnotation] != "" {
+		if r.isAllocated() && r.config.GetAnnotations()[kubeletstate.PlaceholderAnnotation] != "" {
 			return ended(r, "it does not have the devices that its pod holds"), nil
 		}
 		return "", nil

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
-	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -102,20 +102,20 @@ func TestGrantsArePrintedForPeopleAndForPrograms(t *testing.T) {
 	// forgotten.
 	leaving := newEnrolOptions()
 	leaving.kubecri.StateDir = dir
-	adopted := devicemanager.KubeletHolding{
+	adopted := kubeletstate.Holding{
 		PodUID: "before", Container: "main", Resource: "nvidia.com/gpu", IDs: []string{"GPU-8"},
 	}
 	standIns := adopted
-	standIns.StandIn = true
+	standIns.Placeholder = true
 	for name, test := range map[string]struct {
-		holdings []devicemanager.KubeletHolding
+		holdings []kubeletstate.Holding
 		want     []string
 	}{
-		"the kubelet knows the adopted pod":    {[]devicemanager.KubeletHolding{adopted}, []string{"u"}},
+		"the kubelet knows the adopted pod":    {[]kubeletstate.Holding{adopted}, []string{"u"}},
 		"it has forgotten it":                  {nil, []string{"before", "u"}},
-		"it has, and called a stand-in for it": {[]devicemanager.KubeletHolding{standIns}, []string{"before", "u"}},
+		"it has, and called a stand-in for it": {[]kubeletstate.Holding{standIns}, []string{"before", "u"}},
 	} {
-		uids, err := leaving.granted(devicemanager.KubeletState{Holdings: test.holdings})
+		uids, err := leaving.granted(kubeletstate.State{Holdings: test.holdings})
 		if err != nil || !slices.Equal(uids, test.want) {
 			t.Errorf("%s: pods that need kubecri: %q, %v", name, uids, err)
 		}

@@ -28,6 +28,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/holders"
 	"github.com/kubedevice/kubedevice/pkg/node/images"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
+	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
 	"github.com/kubedevice/kubedevice/pkg/node/nrifront"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
@@ -106,8 +107,8 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	n.files.Follow(n.held)
 	n.deviceManager = devicemanager.New(devicemanager.Options{
 		Dir: options.devicePluginsDir(), RegistryDir: options.registryDir(), StateFile: options.devicesPath(),
-		KubeletResources: devicemanager.FromKubelet(options.kubeletPodResourcesPath(), devicemanager.KubeletCheckpoint),
-		KubeletDir:       devicemanager.KubeletDir, Adopt: n.adopt, Granted: n.granted,
+		KubeletResources: devicemanager.FromKubelet(options.kubeletPodResourcesPath(), kubeletstate.Path),
+		KubeletDir:       kubeletstate.Dir, Adopt: n.adopt, Granted: n.granted,
 		Observe: n.measures.observePlugin,
 	})
 	if err := n.deviceManager.Load(); err != nil {

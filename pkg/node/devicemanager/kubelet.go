@@ -10,21 +10,12 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
-	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/logkey"
+	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
-
-// KubeletCheckpoint is the file in which the kubelet remembers its device plugins. It does not
-// depend on the kubelet's --root-dir.
-const KubeletCheckpoint = KubeletDir + checkpointName
-
-// KubeletDir is the directory of that file, in which plugins register with the kubelet.
-const KubeletDir = pluginapi.DevicePluginPath
-
-const checkpointName = "kubelet_internal_checkpoint"
 
 const (
 	kubeletInterval = 10 * time.Second // between two checks of what the kubelet serves
@@ -60,7 +51,7 @@ type KubeletHas struct {
 // allocates a device, which fails, and when somebody lists what pods hold: so that is done first.
 func FromKubelet(socket, checkpoint string) KubeletResources {
 	return func(ctx context.Context) (map[types.ResourceName]KubeletHas, error) {
-		state, err := ReadKubeletState(checkpoint)
+		state, err := kubeletstate.Read(checkpoint)
 		if err != nil {
 			return nil, err
 		}

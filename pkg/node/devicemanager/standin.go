@@ -23,13 +23,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubedevice/kubedevice/pkg/logkey"
+	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
-
-// StandInAnnotation is what a container has that requests a resource for which kubecri stands in at
-// the kubelet. By it, and by nothing else, the kubelet's checkpoint tells containers whose devices
-// the scheduler chose from those that a plugin gave devices to.
-const StandInAnnotation = "kubedevice.io/stand-in"
 
 const (
 	// standInPrefix begins the names of the stand-ins' sockets in the kubelet's directory.
@@ -268,15 +264,10 @@ func (r *registration) Allocate(
 	response := &pluginapi.AllocateResponse{}
 	for range request.GetContainerRequests() {
 		response.ContainerResponses = append(response.ContainerResponses, &pluginapi.ContainerAllocateResponse{
-			Annotations: map[string]string{StandInAnnotation: "true"},
+			Annotations: map[string]string{kubeletstate.PlaceholderAnnotation: "true"},
 		})
 	}
 	return response, nil
-}
-
-// isStandIns reports whether a response to Allocate, as the kubelet keeps it, is a stand-in's.
-func isStandIns(response *pluginapi.ContainerAllocateResponse) bool {
-	return response.GetAnnotations()[StandInAnnotation] != ""
 }
 
 // kubeletList returns the resource's devices for the kubelet, and a channel that is closed when

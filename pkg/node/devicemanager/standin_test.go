@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -76,7 +77,7 @@ func (k *registry) remember(t *testing.T, known []types.ResourceName, given ...g
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(k.directory, checkpointName), content, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(k.directory, kubeletstate.CheckpointName), content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -215,7 +216,8 @@ func (a *adopter) set(withheld map[types.ResourceName]string, err error) {
 func standingIn(k *registry, a *adopter, granted ...types.ResourceName) func(*Options) {
 	return func(o *Options) {
 		o.KubeletDir, o.Adopt = k.directory, a.adopt
-		o.KubeletResources = FromKubelet(filepath.Join(k.directory, "none"), filepath.Join(k.directory, checkpointName))
+		o.KubeletResources = FromKubelet(filepath.Join(k.directory, "none"),
+			filepath.Join(k.directory, kubeletstate.CheckpointName))
 		o.Granted = func() map[types.ResourceName]bool {
 			held := map[types.ResourceName]bool{}
 			for _, name := range granted {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/logkey"
+	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -41,7 +42,7 @@ func (m *Manager) Given() (given []Given, kubelets map[types.ResourceName]bool, 
 		}
 	}
 	m.mu.Unlock()
-	state, err := ReadKubeletState(filepath.Join(m.options.KubeletDir, checkpointName))
+	state, err := kubeletstate.Read(filepath.Join(m.options.KubeletDir, kubeletstate.CheckpointName))
 	if err != nil {
 		if len(counted) == 0 {
 			return nil, nil, nil
@@ -59,7 +60,7 @@ func (m *Manager) Given() (given []Given, kubelets map[types.ResourceName]bool, 
 			kubelets[holding.Resource] = true
 			continue
 		}
-		if holding.StandIn {
+		if holding.Placeholder {
 			continue
 		}
 		g := Given{PodUID: holding.PodUID, Container: holding.Container}
@@ -167,8 +168,8 @@ func (m *Manager) adopt(ctx context.Context) (withheld map[types.ResourceName]st
 // isRemembered reports whether the kubelet still knows the stand-in's resource. If its checkpoint
 // was lost, nobody needs to stand in: the resource is this program's alone.
 func (m *Manager) isRemembered(ctx context.Context, s *standIn) bool {
-	state, err := ReadKubeletState(filepath.Join(m.options.KubeletDir, checkpointName))
-	if err != nil || state.remembers(s.resource) {
+	state, err := kubeletstate.Read(filepath.Join(m.options.KubeletDir, kubeletstate.CheckpointName))
+	if err != nil || state.Remembers(s.resource) {
 		return true
 	}
 	m.mu.Lock()

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package devicemanager
+package kubeletstate
 
 import (
 	"encoding/json"
@@ -16,13 +16,13 @@ import (
 // ReadGifts returns what plugins that are registered with the kubelet gave a container, as the
 // kubelet's checkpoint at path has it: it is written before the container is created.
 func ReadGifts(path, podUID, container string) ([]firewall.Gift, error) {
-	state, err := ReadKubeletState(path)
+	state, err := Read(path)
 	if err != nil {
 		return nil, err
 	}
 	var gifts []firewall.Gift
 	for _, h := range state.Holdings {
-		if h.PodUID != podUID || h.Container != container || h.StandIn {
+		if h.PodUID != podUID || h.Container != container || h.Placeholder {
 			continue
 		}
 		gift := firewall.Gift{
@@ -39,15 +39,15 @@ func ReadGifts(path, podUID, container string) ([]firewall.Gift, error) {
 	return gifts, nil
 }
 
-// KubeletClaims is the name of the file, in the kubelet's root directory, in which the kubelet
+// ClaimsName is the name of the file, in the kubelet's root directory, in which the kubelet
 // remembers what drivers have prepared for resource claims.
-const KubeletClaims = "dra_manager_state"
+const ClaimsName = "dra_manager_state"
 
-// ReadKubeletClaims returns the drivers of the CDI devices that were prepared for claims of a pod,
+// ReadClaims returns the drivers of the CDI devices that were prepared for claims of a pod,
 // by the device, as the file at path has them. Unlike the kubelet's PodResources API, it has those
 // of init containers. A file that is not there says nothing. A device of two drivers, which CDI has
 // once, has none of them.
-func ReadKubeletClaims(path, podUID string) (map[string]string, error) {
+func ReadClaims(path, podUID string) (map[string]string, error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
