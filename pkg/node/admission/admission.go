@@ -87,6 +87,22 @@ type Responses interface {
 	Drop(podUID, container string) (dropped bool, err error)
 }
 
+// Adopted has the devices that the kubelet allocated, of resources that have moved here.
+// *adoption.Adopter implements it.
+type Adopted interface {
+	// AllocatedTo returns those of a container, sorted by name.
+	AllocatedTo(podUID, container string) ([]types.ResourceName, error)
+}
+
+// Kubelet has what plugins and drivers that are registered with the kubelet itself allocated.
+// kubeletstate.Files implements it.
+type Kubelet interface {
+	// Gifts returns what plugins allocated to a container.
+	Gifts(podUID, container string) ([]firewall.Gift, error)
+	// Claims returns the drivers that prepared CDI devices for a pod's claims, by the device.
+	Claims(podUID string) (map[string]string, error)
+}
+
 // Outcome is how the creation of a container ended here.
 type Outcome string
 
@@ -110,17 +126,14 @@ type Admission struct {
 	CDI func() error
 	// Seals says what to do about allocations that the scheduler did not seal.
 	Seals Seals
-	// Given returns the devices that the kubelet gives to a container, of resources that have moved
-	// here, sorted by name. It is called for adopted pods only.
-	Given func(podUID, container string) ([]types.ResourceName, error)
+	// Adopted has the devices of adopted pods.
+	Adopted Adopted
 	// Firewall keeps containers from devices that they were not allocated; nil for none.
 	Firewall *firewall.Firewall
 	// Allowlist are the pods that the firewall lets through.
 	Allowlist firewall.Allowlist
-	// Gifts returns what plugins that are registered with the kubelet gave a container.
-	Gifts func(podUID, container string) ([]firewall.Gift, error)
-	// Claimed returns the drivers that prepared CDI devices for a pod's claims, by the device.
-	Claimed func(podUID string) (map[string]string, error)
+	// Kubelet has what the firewall needs to know of the kubelet.
+	Kubelet Kubelet
 	// Image returns the variables of an image, in their order.
 	Image func(ctx context.Context, image *runtimeapi.ImageSpec) ([]*runtimeapi.KeyValue, error)
 	// Variables returns the name of a CDI device that sets variables, each as name=value, after
@@ -151,7 +164,7 @@ func (a *Admission) Admit(ctx context.Context, c Container) (addition *runtimeap
 	r := newRequest(c)
 	devicePod, err := a.verify(ctx, r)
 	if err == nil && !devicePod {
-		err = refuseStandIn(r)
+		err = refuseUnallocated(r)
 	}
 	if err == nil {
 		err = a.guard(ctx, r)

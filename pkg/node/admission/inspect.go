@@ -78,7 +78,7 @@ func (a *Admission) lacksDevices(r *request) (bool, error) {
 		if !resources[requested] {
 			continue
 		}
-		given, err := a.Given(r.uid, r.container)
+		given, err := a.Adopted.AllocatedTo(r.uid, r.container)
 		return err == nil && len(given) == 0, err
 	}
 	return false, nil

@@ -30,6 +30,25 @@ func execute(args ...string) (string, error) {
 	return out.String(), err
 }
 
+// activePods are pods of the API server.
+type activePods struct{}
+
+func (activePods) Active(string) bool { return true }
+
+// adopted is an origin that has one pod.
+type adopted grants.Allocation
+
+// Read implements grants.Origin.
+func (a adopted) Read() (grants.Foreign, error) { return a, nil }
+
+// Merge implements grants.Foreign.
+func (a adopted) Merge(
+	_ context.Context, _ map[string]grants.RuntimeState, allocations map[string]*grants.Allocation,
+) {
+	pod := grants.Allocation(a)
+	allocations[a.PodUID] = &pod
+}
+
 // noPods is a runtime without pods.
 type noPods struct{}
 
@@ -44,17 +63,16 @@ func TestGrantsArePrintedForPeopleAndForPrograms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := grants.AdoptablePod{Listed: true, Allocation: grants.Allocation{
+	before := grants.Allocation{
 		PodUID: "before", Namespace: "default", Name: "before", Adopted: true,
 		PodInfo: &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{
-			"main": grants.AdoptedContainer([]types.ResourceName{device}),
+			"main": {
+				DevRequests: types.ResourceList{device: 1}, AllocateFrom: types.ResourceLocation{device: device},
+			},
 		}},
-	}}
+	}
 	record := grants.New(grants.Options{
-		Path: filepath.Join(dir, grantsFile), Runtime: noPods{}, Active: func(string) bool { return true },
-		Adoptable: func() (grants.Adoptable, error) {
-			return grants.Adoptable{Pods: []grants.AdoptablePod{before}}, nil
-		},
+		Path: filepath.Join(dir, grantsFile), Runtime: noPods{}, Pods: activePods{}, Origin: adopted(before),
 	})
 	defer record.Close()
 	if err := record.Reconcile(t.Context()); err != nil {

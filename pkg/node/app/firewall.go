@@ -18,7 +18,6 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/node/cdi"
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
-	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 )
 
 // describeVariables prepares for the firewall what it sets last in containers: where kubecri is an
@@ -38,18 +37,6 @@ func describeVariables(ctx context.Context, wall *firewall.Firewall, variables *
 			return
 		}
 	}
-}
-
-// gifts returns what plugins that are registered with the kubelet gave a container.
-func gifts(podUID, container string) ([]firewall.Gift, error) {
-	return kubeletstate.ReadGifts(kubeletstate.Path, podUID, container)
-}
-
-// claimed returns a function that returns the drivers that have prepared CDI devices for claims of
-// a pod, by the device, as the kubelet with that root directory says.
-func claimed(kubeletDir string) func(podUID string) (map[string]string, error) {
-	path := filepath.Join(kubeletDir, kubeletstate.ClaimsName)
-	return func(podUID string) (map[string]string, error) { return kubeletstate.ReadClaims(path, podUID) }
 }
 
 // exists reports whether there is a file at the path.

@@ -20,10 +20,10 @@ import (
 const (
 	kubeletInterval = 10 * time.Second // between two checks of what the kubelet serves
 	kubeletLimit    = 2 * time.Second  // for one of them
-	// rivalPause is for how long the kubelet must not have had a plugin's devices before its
+	// rivalInterval is for how long the kubelet must not have had a plugin's devices before its
 	// resource is taken over: a plugin needs some seconds to register again with a kubelet that
 	// restarts.
-	rivalPause = time.Minute
+	rivalInterval = time.Minute
 )
 
 // KubeletResources returns the extended resources that the kubelet knows, each with what it has of
@@ -71,7 +71,7 @@ func readDevices(ctx context.Context, socket string, known map[types.ResourceNam
 	if _, err := os.Lstat(socket); err != nil {
 		return err
 	}
-	conn, err := dial(socket)
+	conn, err := Dial(socket)
 	if err != nil {
 		return err
 	}
@@ -98,10 +98,10 @@ func readDevices(ctx context.Context, socket string, known map[types.ResourceNam
 		}
 	}
 	if heldErr != nil {
-		return reason(heldErr)
+		return Reason(heldErr)
 	}
 	if freeErr != nil {
-		return reason(freeErr)
+		return Reason(freeErr)
 	}
 	return nil
 }
@@ -152,22 +152,17 @@ func (m *Manager) findConflict(ctx context.Context, r *resource) *conflict {
 // holds mu.
 func (r *resource) conflictWith(known map[types.ResourceName]KubeletHas) *conflict {
 	found := conflictOf(r.name, known)
-	if found == nil || r.standsIn() || r.counted && found.Device == "" {
+	if found == nil || r.ownership.isRegistered() || r.ownership.isTaken() && found.Device == "" {
 		return nil
 	}
 	return found
 }
 
-// standsIn reports whether what the kubelet knows of the resource is kubecri's, or its
-// predecessor's. The caller holds mu.
-func (r *resource) standsIn() bool { return r.standIn != nil || r.inherited }
-
-// watchKubelet notices when the kubelet begins to serve a resource that is served here, and when it
-// stops, until ctx is done.
-func (m *Manager) watchKubelet(ctx context.Context) {
-	if m.options.Adopt != nil {
-		removeStaleSockets(ctx, m.options.KubeletDir)
-	}
+// WatchKubelet notices when the kubelet begins to serve a resource that is served here, and when it
+// stops, until ctx is done. It calls each after every time that it has looked, and when a plugin
+// has listed its devices for the first time. Without it, nothing is known of the kubelet but what a
+// plugin's registration finds.
+func (m *Manager) WatchKubelet(ctx context.Context, each func(context.Context)) {
 	known, err := m.readKubelet(ctx)
 	close(m.kubeletRead)
 	for {
@@ -175,7 +170,7 @@ func (m *Manager) watchKubelet(ctx context.Context) {
 		if err == nil {
 			m.updateConflicts(ctx, known)
 		}
-		m.takeOver(ctx)
+		each(ctx)
 		timer := time.NewTimer(kubeletInterval)
 		select {
 		case <-timer.C:
@@ -211,7 +206,7 @@ func (m *Manager) KubeletServes(ctx context.Context, is func(types.ResourceName)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name := range m.kubelet {
-		if r := m.resources[name]; is(name) && (r == nil || !r.standsIn()) {
+		if r := m.resources[name]; is(name) && (r == nil || !r.ownership.isRegistered()) {
 			return true
 		}
 	}
@@ -224,9 +219,9 @@ func (m *Manager) updateConflicts(ctx context.Context, known map[types.ResourceN
 	defer m.mu.Unlock()
 	for name, r := range m.resources {
 		now := r.conflictWith(known)
-		if _, remembered := known[name]; r.counted && (!remembered && r.standIn == nil || now != nil) {
-			r.counted, r.inherited = false, false
-			m.touch(r)
+		_, remembered := known[name]
+		if r.ownership.isTaken() && r.takeover == nil && !remembered || r.ownership.isTaken() && now != nil {
+			m.move(r, other)
 			m.drop(r)
 		}
 		if now != nil && now.Device != "" && r.session != nil {

@@ -26,7 +26,7 @@ const legacyName = "device-plugins.json"
 // knownDevices is the content of the state file.
 type knownDevices struct {
 	Devices []types.ResourceName `json:"devices"` // the names of all devices
-	// Counted are the resources for which kubecri stands in at the kubelet.
+	// Counted are the resources that are taken over, see ownership.
 	Counted []types.ResourceName `json:"counted,omitempty"`
 }
 
@@ -57,7 +57,7 @@ func (m *Manager) Load() error {
 	}
 	for _, name := range counted {
 		r := m.resource(name)
-		r.counted, r.inherited, r.offered = true, true, true
+		m.move(r, inherited)
 	}
 	m.options.Clock.AfterFunc(returnLimit, m.stopWaiting)
 	return nil
@@ -76,8 +76,8 @@ func (m *Manager) stopWaiting() {
 	}
 }
 
-// decodeState returns the devices in a state file, by resource, and the resources for which kubecri
-// stands in at the kubelet.
+// decodeState returns the devices in a state file, by resource, and the resources that were taken
+// over.
 func decodeState(raw []byte) (map[types.ResourceName][]entry, []types.ResourceName, error) {
 	var content knownDevices
 	if err := json.Unmarshal(raw, &content); err != nil {
@@ -129,7 +129,7 @@ func (m *Manager) content() (knownDevices, <-chan struct{}) {
 		for _, d := range r.devices {
 			content.Devices = append(content.Devices, d.name)
 		}
-		if r.counted {
+		if r.ownership.isTaken() {
 			content.Counted = append(content.Counted, r.name)
 		}
 	}

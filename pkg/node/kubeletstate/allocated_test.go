@@ -18,7 +18,7 @@ import (
 
 func TestWhatTheKubeletsPluginsGaveAContainerIsWhatTheKubeletRemembers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "checkpoint")
-	if gifts, err := ReadGifts(path, "u", "main"); err != nil || len(gifts) > 0 {
+	if gifts, err := (Files{Checkpoint: path}).Gifts("u", "main"); err != nil || len(gifts) > 0 {
 		t.Errorf("without a checkpoint: %v, %v", gifts, err)
 	}
 	type entry struct {
@@ -52,7 +52,7 @@ func TestWhatTheKubeletsPluginsGaveAContainerIsWhatTheKubeletRemembers(t *testin
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := ReadGifts(path, "u", "main")
+	got, err := (Files{Checkpoint: path}).Gifts("u", "main")
 	if diff := cmp.Diff([]firewall.Gift{
 		{
 			Resource: "a.b/one", Envs: map[string]string{"A": "1"},
@@ -66,14 +66,14 @@ func TestWhatTheKubeletsPluginsGaveAContainerIsWhatTheKubeletRemembers(t *testin
 	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadGifts(path, "u", "main"); err == nil {
+	if _, err := (Files{Checkpoint: path}).Gifts("u", "main"); err == nil {
 		t.Error("a checkpoint that cannot be read says nothing")
 	}
 }
 
 func TestTheDriversOfClaimsAreThoseThatTheKubeletRemembersForThePod(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ClaimsName)
-	if drivers, err := ReadClaims(path, "u"); err != nil || len(drivers) > 0 {
+	if drivers, err := (Files{ResourceClaims: path}).Claims("u"); err != nil || len(drivers) > 0 {
 		t.Errorf("without a file: %v, %v", drivers, err)
 	}
 	// As Kubernetes 1.34 to 1.37 write it.
@@ -90,7 +90,7 @@ func TestTheDriversOfClaimsAreThoseThatTheKubeletRemembersForThePod(t *testing.T
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := ReadClaims(path, "u")
+	got, err := (Files{ResourceClaims: path}).Claims("u")
 	want := map[string]string{"k8s.gpu.nvidia.com/claim=1": "gpu.nvidia.com", "x.y/z=both": ""}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -99,7 +99,7 @@ func TestTheDriversOfClaimsAreThoseThatTheKubeletRemembersForThePod(t *testing.T
 		if err := os.WriteFile(path, []byte(broken), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ReadClaims(path, "u"); err == nil {
+		if _, err := (Files{ResourceClaims: path}).Claims("u"); err == nil {
 			t.Errorf("%s says nothing", broken)
 		}
 	}
