@@ -190,7 +190,7 @@ func newFixture(t *testing.T) *fixture {
 				Exists:        func(path string) bool { return path == "/dev/nvidiactl" },
 			}),
 		},
-		Source: f, End: f.ending, EndPod: f.ending,
+		Source: f, Ender: ender(f.ending),
 		Warn: func(_ admission.Pod, message string) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -212,6 +212,15 @@ func newFixture(t *testing.T) *fixture {
 	<-manager.Synced()
 	return f
 }
+
+// ender ends containers and sandboxes by a function.
+type ender func(ctx context.Context, id string) error
+
+// EndContainer implements Ender.
+func (e ender) EndContainer(ctx context.Context, id string) error { return e(ctx, id) }
+
+// EndPod implements Ender.
+func (e ender) EndPod(ctx context.Context, id string) error { return e(ctx, id) }
 
 // ending ends a container or a sandbox.
 func (f *fixture) ending(_ context.Context, id string) error {
