@@ -23,6 +23,9 @@ import (
 // socketName is the socket that plugins register at.
 const socketName = "kubelet.sock"
 
+// legacyName is the file of releases before package statefile.
+const legacyName = "device-plugins.json"
+
 // Options configure a manager.
 type Options struct {
 	// Dir is what plugins take for the kubelet's device-plugins directory. It is created if
@@ -79,6 +82,10 @@ func New(options Options) *Manager {
 		changed: make(chan struct{}), kubeletRead: make(chan struct{}),
 		listed: make(chan struct{}, 1),
 	}
+}
+
+func stateFile(path string) *statefile.File {
+	return &statefile.File{Path: path, Kind: "devices", Legacy: filepath.Join(filepath.Dir(path), legacyName)}
 }
 
 // States returns the state of each resource, by name, and a channel that is closed when one

@@ -70,14 +70,3 @@ func (o ownership) isOffered() bool { return o != away && o != registering }
 func (o ownership) String() string {
 	return [...]string{"other", "adopting", "inherited", "away", "registering", "registered"}[o]
 }
-
-// move moves r to another ownership. Where this program is not registered any more, its takeover
-// ends. The caller holds mu.
-func (m *Manager) move(r *resource, to ownership) {
-	r.ownership = to
-	if r.takeover != nil && to != registering && to != registered {
-		close(r.takeover.ended)
-		r.takeover = nil
-	}
-	m.touch(r)
-}

@@ -9,29 +9,20 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
 
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/logkey"
-	"github.com/kubedevice/kubedevice/pkg/node/statefile"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
-
-// legacyName is the file of releases before package statefile.
-const legacyName = "device-plugins.json"
 
 // knownDevices is the content of the state file.
 type knownDevices struct {
 	Devices []types.ResourceName `json:"devices"` // the names of all devices
 	// Counted are the resources that are taken over, see ownership.
 	Counted []types.ResourceName `json:"counted,omitempty"`
-}
-
-func stateFile(path string) *statefile.File {
-	return &statefile.File{Path: path, Kind: "devices", Legacy: filepath.Join(filepath.Dir(path), legacyName)}
 }
 
 // Load loads the state file: its devices are those of plugins that are gone. It is called before

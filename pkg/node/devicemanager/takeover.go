@@ -224,3 +224,14 @@ func (m *Manager) Withhold(all map[types.ResourceName]string) {
 		}
 	}
 }
+
+// move moves r to another ownership. Where this program is not registered any more, its takeover
+// ends. The caller holds mu.
+func (m *Manager) move(r *resource, to ownership) {
+	r.ownership = to
+	if r.takeover != nil && to != registering && to != registered {
+		close(r.takeover.ended)
+		r.takeover = nil
+	}
+	m.touch(r)
+}
