@@ -30,10 +30,7 @@ const maxBack = 5
 var knownBack = map[string]int{
 	"pkg/grouptree":                 9,
 	"pkg/kubectl/command":           19,
-	"pkg/node/admission":            9,
-	"pkg/node/app":                  10,
 	"pkg/node/conformance":          9,
-	"pkg/node/devicemanager":        13,
 	"pkg/node/enrolment":            7,
 	"pkg/scheduler/frameworkplugin": 7,
 	"pkg/scheduler/kubeletplugin":   10,

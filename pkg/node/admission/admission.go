@@ -29,15 +29,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/klog/v2"
 
-	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
 // Pods knows the pods of this node. *pods.Registry does.
@@ -114,6 +113,29 @@ const (
 	Refused  Outcome = "refused"
 )
 
+// FirewallAction is what the firewall did about an attempt.
+type FirewallAction string
+
+// The actions.
+const (
+	AttemptNeutralised FirewallAction = "neutralised"
+	AttemptRefused     FirewallAction = "refused"
+	AttemptAllowed     FirewallAction = "allowed" // by the list of pods that are let through
+)
+
+// Seals says what to do about allocations that the scheduler did not seal. The zero value looks at
+// no seal.
+type Seals struct {
+	Mode seal.Mode
+	// Verifier returns what to verify with. Its error says why no key is known.
+	Verifier func() (*seal.Verifier, error)
+	// Warn puts a warning on a pod that seal.Enforce would refuse. It must not block.
+	Warn func(pod *corev1.ObjectReference, message string)
+	// Observe is called with the result of each verification: SealValid, SealNoKeys, or a
+	// seal.Reason.
+	Observe func(result string)
+}
+
 // Admission is set up once; its methods are then safe for concurrent use.
 type Admission struct {
 	NodeName  string
@@ -153,43 +175,4 @@ type Admission struct {
 	Observe func(Outcome)
 	// ObserveFirewall, if set, is called for what a container asks for past the scheduler.
 	ObserveFirewall func(firewall.Attempt, FirewallAction)
-}
-
-// Admit decides about a container that is about to be created. It returns what to add to it, or nil
-// if it passes untouched. Its error has a gRPC status, whose message is for the pod's owner. What
-// is returned must win over what the container has: a variable that is set twice has this value.
-func (a *Admission) Admit(ctx context.Context, c Container) (addition *runtimeapi.ContainerConfig, err error) {
-	outcome := Refused
-	defer func() { a.observeOutcome(outcome) }()
-	r := newRequest(c)
-	devicePod, err := a.verify(ctx, r)
-	if err == nil && !devicePod {
-		err = refuseUnallocated(r)
-	}
-	if err == nil {
-		err = a.guard(ctx, r)
-	}
-	if err == nil && devicePod {
-		err = a.grant(ctx, r)
-	}
-	result := Passed
-	if err == nil {
-		addition, result, err = a.inject(ctx, r)
-	}
-	if err != nil {
-		return nil, a.refuse(ctx, r.podRef, err)
-	}
-	outcome = result
-	if outcome != Passed {
-		klog.FromContext(ctx).
-			V(2).
-			Info("A container is changed", logkey.Outcome, outcome, logkey.Pod, r.ref(), logkey.Container, r.container)
-	}
-	return addition, nil
-}
-
-func (a *Admission) observeOutcome(outcome Outcome) {
-	if a.Observe != nil {
-		a.Observe(outcome)
-	}
 }

@@ -19,16 +19,6 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// FirewallAction is what the firewall did about an attempt.
-type FirewallAction string
-
-// The actions.
-const (
-	AttemptNeutralised FirewallAction = "neutralised"
-	AttemptRefused     FirewallAction = "refused"
-	AttemptAllowed     FirewallAction = "allowed" // by the list of pods that are let through
-)
-
 // errNoAccount is why a container waits of whose pod only the name is known.
 var errNoAccount = errors.New("its service account is not known to this node yet, on which it depends whether the " +
 	"device firewall lets it through")
