@@ -4,9 +4,9 @@
 package devicemanager
 
 import (
+	"maps"
 	"os"
-	"regexp"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
@@ -172,46 +172,15 @@ var ownershipWalks = map[string]func(o *owned){
 // TestEveryTransitionOfAnOwnershipIsWalked walks the transitions of the comment, and holds that
 // there are no others in it, in the table above, and on the way.
 func TestEveryTransitionOfAnOwnershipIsWalked(t *testing.T) {
-	source, err := os.ReadFile("ownership.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	row := regexp.MustCompile(`(?m)^//\t(\w+) +(\S.*?) +-> (\w+)$`)
-	documented, allowed := map[string]bool{}, map[string]bool{}
-	step := func(from, to string) string { return strings.ToLower(from + " -> " + to) }
-	for _, match := range row.FindAllStringSubmatch(string(source), -1) {
-		name := match[1] + " " + match[2] + " -> " + match[3]
-		documented[name] = true
-		if ownershipWalks[name] == nil {
-			t.Errorf("no test walks %q", name)
+	names := slices.Collect(maps.Keys(ownershipWalks))
+	walkTransitions(t, "ownership.go", names, func(t *testing.T, name string) (seen []string) {
+		o := newOwned(t)
+		ownershipWalks[name](o)
+		for _, ownership := range o.seen {
+			seen = append(seen, ownership.String())
 		}
-		allowed[step(match[1], match[3])] = true
-	}
-	for name, walk := range ownershipWalks {
-		if !documented[name] {
-			t.Errorf("the comment does not have %q", name)
-		}
-		t.Run(name, func(t *testing.T) {
-			o := newOwned(t)
-			walk(o)
-			from, rest, _ := strings.Cut(name, " ")
-			_, to, _ := strings.Cut(rest, "-> ")
-			walked := false
-			for i := range o.seen[1:] {
-				if o.seen[i] == o.seen[i+1] {
-					continue
-				}
-				now := step(o.seen[i].String(), o.seen[i+1].String())
-				walked = walked || now == step(from, to)
-				if !allowed[now] {
-					t.Errorf("the resource went from %s, which the comment does not have", now)
-				}
-			}
-			if !walked {
-				t.Errorf("the resource was %v, want %s", o.seen, step(from, to))
-			}
-		})
-	}
+		return seen
+	})
 }
 
 func TestATakeoverEndsWhenTheKubeletIsNotToHaveTheResource(t *testing.T) {

@@ -28,29 +28,6 @@ type State struct {
 	plugins.State
 }
 
-// presence is whether a plugin serves a resource.
-//
-//	                  registers               lists
-//	absent ─────────────────────► arriving ────────────► serving ◄──────────┐
-//	   ▲                             ▲   │                │   │             │ lists, or leaves while
-//	   │ Keep is over      registers │   │ leaves         │   │ a newer     │ an older is there
-//	   └──────────────────────────── lost ◄───────────────┘   │ registers   │
-//	                                   ▲    leaves            ▼             │
-//	                                   └────────────────── succeeding ──────┘
-//	                                      leaves, the last
-//
-// A plugin that registers counts at once, whether or not an older one lives. The older one is kept:
-// where the newest leaves, the one before it serves again, with its last list.
-type presence int
-
-const (
-	absent     presence = iota // no plugin; nothing is known of devices
-	lost                       // no plugin; the devices that it had are known for Keep
-	arriving                   // a plugin has registered and not listed yet, and there was none before
-	succeeding                 // the same, and the devices of the one before may be allocated meanwhile
-	serving                    // the plugin has listed its devices, which may be allocated
-)
-
 // resource is an extended resource. The manager's mu guards all fields but registering.
 type resource struct {
 	name types.ResourceName
