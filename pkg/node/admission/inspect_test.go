@@ -102,7 +102,7 @@ func TestWhichContainersThatRunAreEnded(t *testing.T) {
 	}
 }
 
-// The kubelet calls a stand-in for one whose devices it has forgotten.
+// The kubelet calls a placeholder for one whose devices it has forgotten.
 func TestTheContainersOfAnAdoptedPodAreNotEndedUnlessTheyLackItsDevices(t *testing.T) {
 	f := fixtureWith(t, &visibleCards{})
 	f.pods["u"], f.live["u"] = requesting, true

@@ -123,15 +123,15 @@ func TestGrantsArePrintedForPeopleAndForPrograms(t *testing.T) {
 	adopted := kubeletstate.Holding{
 		PodUID: "before", Container: "main", Resource: "nvidia.com/gpu", IDs: []string{"GPU-8"},
 	}
-	standIns := adopted
-	standIns.Placeholder = true
+	placeholders := adopted
+	placeholders.Placeholder = true
 	for name, test := range map[string]struct {
 		holdings []kubeletstate.Holding
 		want     []string
 	}{
-		"the kubelet knows the adopted pod":    {[]kubeletstate.Holding{adopted}, []string{"u"}},
-		"it has forgotten it":                  {nil, []string{"before", "u"}},
-		"it has, and called a stand-in for it": {[]kubeletstate.Holding{standIns}, []string{"before", "u"}},
+		"the kubelet knows the adopted pod":       {[]kubeletstate.Holding{adopted}, []string{"u"}},
+		"it has forgotten it":                     {nil, []string{"before", "u"}},
+		"it has, and called a placeholder for it": {[]kubeletstate.Holding{placeholders}, []string{"before", "u"}},
 	} {
 		uids, err := leaving.granted(kubeletstate.State{Holdings: test.holdings})
 		if err != nil || !slices.Equal(uids, test.want) {
