@@ -29,9 +29,6 @@ const maxBack = 5
 // gets worse. A package leaves the list when it has maxBack or fewer.
 var knownBack = map[string]int{
 	"pkg/grouptree":                 9,
-	"pkg/node/admission":            9,
-	"pkg/node/app":                  10,
-	"pkg/node/devicemanager":        13,
 	"pkg/scheduler/frameworkplugin": 7,
 	"pkg/scheduler/kubeletplugin":   10,
 	"pkg/scheduler/nodestate":       15,
@@ -66,6 +63,7 @@ type references map[arrow]map[string]bool
 type loaded struct {
 	directory  string
 	references references
+	functions  []string // fields of structs that are functions, see functionFieldsOf
 }
 
 func (p loaded) describe(back []arrow) string {
@@ -121,17 +119,22 @@ func loadPackages(t *testing.T, pattern string) []loaded {
 			}
 			files = append(files, file)
 		}
-		found = append(found, loaded{filepath.ToSlash(directory), referencesOf(t, set, imports, fields[0], files)})
+		references, functions := inspect(t, set, imports, fields[0], files)
+		found = append(found, loaded{filepath.ToSlash(directory), references, functions})
 	}
 	return found
 }
 
-// referencesOf returns what the files of one package refer to of each other.
-func referencesOf(
+// inspect returns what the files of one package refer to of each other, and the fields of its
+// structs that are functions.
+func inspect(
 	t *testing.T, set *token.FileSet, imports types.Importer, name string, files []*ast.File,
-) references {
+) (references, []string) {
 	t.Helper()
-	info := &types.Info{Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{}}
+	info := &types.Info{
+		Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{},
+		Selections: map[*ast.SelectorExpr]*types.Selection{},
+	}
 	config := types.Config{Importer: imports, FakeImportC: true}
 	checked, err := config.Check(name, set, files, info)
 	if err != nil {
@@ -152,7 +155,7 @@ func referencesOf(
 		}
 		found[a][object.Name()] = true
 	}
-	return found
+	return found, functionFieldsOf(checked, slices.Collect(maps.Values(info.Defs)))
 }
 
 // isShared reports whether other files of the package can refer to an object.

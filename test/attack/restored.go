@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 )
@@ -132,7 +133,7 @@ func signed(ctx context.Context, s *Stage, pod *corev1.Pod) (string, error) {
 	}
 	checkpoint := grants.New(grants.Options{
 		Path: filepath.Join(dir, "grants"), Node: node.Name, Runtime: noContainers{},
-		Active: func(string) bool { return false },
+		Pods: pods.NewRegistry(0),
 	})
 	defer checkpoint.Close() //nolint:errcheck // a copy that nobody needs
 	if err := checkpoint.Reconcile(ctx); err != nil {

@@ -29,9 +29,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/klog/v2"
 
-	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/images"
@@ -39,6 +37,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
 // Pods knows the pods of this node. *pods.Registry does.
@@ -88,6 +87,22 @@ type Responses interface {
 	Drop(podUID, container string) (dropped bool, err error)
 }
 
+// Adopted has the devices that the kubelet allocated, of resources that have moved here.
+// *adoption.Adopter implements it.
+type Adopted interface {
+	// AllocatedTo returns those of a container, sorted by name.
+	AllocatedTo(podUID, container string) ([]types.ResourceName, error)
+}
+
+// Kubelet has what plugins and drivers that are registered with the kubelet itself allocated.
+// kubeletstate.Files implements it.
+type Kubelet interface {
+	// Gifts returns what plugins allocated to a container.
+	Gifts(podUID, container string) ([]firewall.Gift, error)
+	// Claims returns the drivers that prepared CDI devices for a pod's claims, by the device.
+	Claims(podUID string) (map[string]string, error)
+}
+
 // Outcome is how the creation of a container ended here.
 type Outcome string
 
@@ -98,6 +113,29 @@ const (
 	Isolated Outcome = "isolated" // without devices, and with what keeps it from them
 	Refused  Outcome = "refused"
 )
+
+// FirewallAction is what the firewall did about an attempt.
+type FirewallAction string
+
+// The actions.
+const (
+	AttemptNeutralised FirewallAction = "neutralised"
+	AttemptRefused     FirewallAction = "refused"
+	AttemptAllowed     FirewallAction = "allowed" // by the list of pods that are let through
+)
+
+// Seals says what to do about allocations that the scheduler did not seal. The zero value looks at
+// no seal.
+type Seals struct {
+	Mode seal.Mode
+	// Verifier returns what to verify with. Its error says why no key is known.
+	Verifier func() (*seal.Verifier, error)
+	// Warn puts a warning on a pod that seal.Enforce would refuse. It must not block.
+	Warn func(pod *corev1.ObjectReference, message string)
+	// Observe is called with the result of each verification: SealValid, SealNoKeys, or a
+	// seal.Reason.
+	Observe func(result string)
+}
 
 // Admission is set up once; its methods are then safe for concurrent use.
 type Admission struct {
@@ -111,17 +149,14 @@ type Admission struct {
 	CDI func() error
 	// Seals says what to do about allocations that the scheduler did not seal.
 	Seals Seals
-	// Given returns the devices that the kubelet gives to a container, of resources that have moved
-	// here, sorted by name. It is called for adopted pods only.
-	Given func(podUID, container string) ([]types.ResourceName, error)
+	// Adopted has the devices of adopted pods.
+	Adopted Adopted
 	// Firewall keeps containers from devices that they were not allocated; nil for none.
 	Firewall *firewall.Firewall
 	// Allowlist are the pods that the firewall lets through.
 	Allowlist firewall.Allowlist
-	// Gifts returns what plugins that are registered with the kubelet gave a container.
-	Gifts func(podUID, container string) ([]firewall.Gift, error)
-	// Claimed returns the drivers that prepared CDI devices for a pod's claims, by the device.
-	Claimed func(podUID string) (map[string]string, error)
+	// Kubelet has what the firewall needs to know of the kubelet.
+	Kubelet Kubelet
 	// Image returns what an image sets in its containers; see images.Cache.
 	Image func(ctx context.Context, image *runtimeapi.ImageSpec) (images.Image, error)
 	// Variables returns the name of a CDI device that sets variables, each as name=value, after
@@ -141,43 +176,4 @@ type Admission struct {
 	Observe func(Outcome)
 	// ObserveFirewall, if set, is called for what a container asks for past the scheduler.
 	ObserveFirewall func(firewall.Attempt, FirewallAction)
-}
-
-// Admit decides about a container that is about to be created. It returns what to add to it, or nil
-// if it passes untouched. Its error has a gRPC status, whose message is for the pod's owner. What
-// is returned must win over what the container has: a variable that is set twice has this value.
-func (a *Admission) Admit(ctx context.Context, c Container) (addition *runtimeapi.ContainerConfig, err error) {
-	outcome := Refused
-	defer func() { a.observeOutcome(outcome) }()
-	r := newRequest(c)
-	devicePod, err := a.verify(ctx, r)
-	if err == nil && !devicePod {
-		err = refuseStandIn(r)
-	}
-	if err == nil {
-		err = a.guard(ctx, r)
-	}
-	if err == nil && devicePod {
-		err = a.grant(ctx, r)
-	}
-	result := Passed
-	if err == nil {
-		addition, result, err = a.inject(ctx, r)
-	}
-	if err != nil {
-		return nil, a.refuse(ctx, r.podRef, err)
-	}
-	outcome = result
-	if outcome != Passed {
-		klog.FromContext(ctx).
-			V(2).
-			Info("A container is changed", logkey.Outcome, outcome, logkey.Pod, r.ref(), logkey.Container, r.container)
-	}
-	return addition, nil
-}
-
-func (a *Admission) observeOutcome(outcome Outcome) {
-	if a.Observe != nil {
-		a.Observe(outcome)
-	}
 }

@@ -10,16 +10,16 @@ import (
 	"strings"
 
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
-	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // verifyAdopted lets a container of an adopted pod pass as the kubelet made it, if the kubelet
-// gives it the devices that are recorded as its own. A container that is recorded with none is
+// allocates it the devices that are recorded as its own. A container that is recorded with none is
 // treated like that of any device pod; so is one whose devices the kubelet has forgotten, as it
-// does when it is killed while it fails the pod. Nobody else has been given them: they are on
-// record here.
+// does when it is killed while it fails the pod. No other pod has them: they are in the checkpoint
+// here.
 func (a *Admission) verifyAdopted(r *request) error {
 	container := r.granted.PodInfo.GetContainerInPod(r.container)
 	if container == nil || len(container.AllocateFrom) == 0 {
@@ -37,16 +37,17 @@ func (a *Admission) verifyAdopted(r *request) error {
 				"scheduler; %s", r.container, requested, scheduleAgain))
 		}
 	}
-	given, err := a.Given(r.uid, r.container)
+	allocated, err := a.Adopted.AllocatedTo(r.uid, r.container)
 	if err != nil {
-		return later(fmt.Errorf("which devices the kubelet gives to container %q is not known: %w", r.container, err))
+		return later(fmt.Errorf("which devices the kubelet allocated to container %q is not known: %w", r.container,
+			err))
 	}
-	if len(given) == 0 {
+	if len(allocated) == 0 {
 		return nil
 	}
-	if !sameResources(own, given) {
+	if !sameResources(own, allocated) {
 		return never(fmt.Errorf("container %q had the devices %s from the kubelet before they moved to kubecri, and "+
-			"now the kubelet gives it %s; %s", r.container, join(own), join(given), scheduleAgain))
+			"now the kubelet gives it %s; %s", r.container, join(own), join(allocated), scheduleAgain))
 	}
 	r.asBefore = true
 	return nil
@@ -71,10 +72,10 @@ func join(names []types.ResourceName) string {
 	return strings.Join(texts, ", ")
 }
 
-// refuseStandIn refuses a container of a pod that counts as no device pod, and for which the
-// kubelet has called kubecri for devices: that would start without them.
-func refuseStandIn(r *request) error {
-	if !r.fromAPI || r.config.GetAnnotations()[devicemanager.StandInAnnotation] == "" {
+// refuseUnallocated refuses a container of a pod that counts as no device pod, and for which the
+// kubelet has called a placeholder plugin: it would start without devices.
+func refuseUnallocated(r *request) error {
+	if !r.fromAPI || r.config.GetAnnotations()[kubeletstate.PlaceholderAnnotation] == "" {
 		return nil
 	}
 	return later(fmt.Errorf("container %q requests devices that kubecri gives out in the kubelet's place, and they "+

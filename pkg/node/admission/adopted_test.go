@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -23,12 +23,10 @@ import (
 func (f *fixture) adopt() {
 	info := types.NewPodInfo()
 	info.Name, info.NodeName = "pod-u", "node-1"
-	info.RunningContainers["main"] = grants.AdoptedContainer([]types.ResourceName{hostedCard})
-	f.given = grants.Adoptable{
-		Pods: []grants.AdoptablePod{{Listed: true, Allocation: grants.Allocation{
-			PodUID: "u", Namespace: "default", Name: "pod-u", Adopted: true, PodInfo: info,
-		}}},
-	}
+	info.RunningContainers["main"] = given(hostedCard)
+	f.adopted = []grants.Allocation{{
+		PodUID: "u", Namespace: "default", Name: "pod-u", Adopted: true, PodInfo: info,
+	}}
 }
 
 // The node has NVIDIA's devices, too, which the firewall guards: a container that is not let
@@ -78,12 +76,12 @@ func TestAContainerOfAnAdoptedPodPassesWithTheDevicesThatItHad(t *testing.T) {
 			spec.Containers = append(spec.Containers, pods.Container{Name: "side"}, pods.Container{Name: "late"})
 			spec.Requests["late"] = []types.ResourceName{hostedResource}
 			f.pods["u"] = spec
-			f.Given = func(podUID, container string) ([]types.ResourceName, error) {
+			f.Adopted = adoptedDevices(func(podUID, container string) ([]types.ResourceName, error) {
 				if podUID != "u" || container != test.container {
 					t.Errorf("what container %q of pod %q is given does not matter", container, podUID)
 				}
 				return test.given, test.err
-			}
+			})
 			_, err := f.create(t, "u", test.container, "api", nil)
 			if got := f.outcomes[len(f.outcomes)-1]; got != test.want {
 				t.Errorf("it is %s, want %s (%v)", got, test.want, err)
@@ -104,26 +102,26 @@ func TestAPodThatTheKubeletAdmitsAfterTheMoveIsRefused(t *testing.T) {
 	f, _ := newVendorFixture(t, true)
 	f.adopt()
 	f.pods["v"] = f.pods["u"]
-	_, err := f.createAs(t, "v", "api", nil, standInContainer())
+	_, err := f.createAs(t, "v", "api", nil, placeholderContainer())
 	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "no allocation") {
 		t.Errorf("the answer is %v", err)
 	}
 
 	// As long as the resource is not known as the node's.
 	f.pods["plain"] = plain
-	if _, err = f.createAs(t, "plain", "api", nil, standInContainer()); status.Code(err) != codes.Unavailable {
+	if _, err = f.createAs(t, "plain", "api", nil, placeholderContainer()); status.Code(err) != codes.Unavailable {
 		t.Errorf("the answer is %v", err)
 	}
-	if _, err = f.createAs(t, "static", "file", nil, standInContainer()); err != nil {
+	if _, err = f.createAs(t, "static", "file", nil, placeholderContainer()); err != nil {
 		t.Errorf("a static pod is refused: %v", err)
 	}
 }
 
-// standInContainer is a container for which the kubelet has called a stand-in.
-func standInContainer() *runtimeapi.ContainerConfig {
+// placeholderContainer is a container for which the kubelet has called a placeholder.
+func placeholderContainer() *runtimeapi.ContainerConfig {
 	return &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: "main"},
-		Annotations: map[string]string{devicemanager.StandInAnnotation: "true"},
+		Annotations: map[string]string{kubeletstate.PlaceholderAnnotation: "true"},
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/kubedevice/kubedevice/pkg/node/firewall"
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -92,10 +94,7 @@ func (n nodePods) Lookup(ctx context.Context, uid string) (pods.Pod, error) {
 // registryOf returns a registry that follows the plugins.
 func registryOf(devices Devices) *pods.Registry {
 	registry := pods.NewRegistry(0)
-	registry.Follow(func() ([]types.ResourceName, bool) {
-		now, _ := devices.Inventory()
-		return now.ExtendedResources(), now.Complete
-	})
+	registry.Follow(reported{devices})
 	return registry
 }
 
@@ -111,3 +110,52 @@ func (devNodes) ReadDir(string) ([]fs.DirEntry, error) { return nil, fs.ErrInval
 type devNode struct{ fs.FileInfo }
 
 func (devNode) Mode() fs.FileMode { return fs.ModeDevice | fs.ModeCharDevice }
+
+// reported are what devices publish.
+type reported struct{ devices Devices }
+
+// ExtendedResources implements pods.Plugins.
+func (r reported) ExtendedResources() ([]types.ResourceName, bool) {
+	now, _ := r.devices.Inventory()
+	return now.ExtendedResources(), now.Complete
+}
+
+// livePods are the pods of the API server that have not ended.
+type livePods map[string]bool
+
+// Active implements grants.Pods.
+func (l livePods) Active(uid string) bool { return l[uid] }
+
+// origin has the adopted pods of a fixture.
+type origin struct{ f *fixture }
+
+// Read implements grants.Origin.
+func (o origin) Read() (grants.Foreign, error) { return o, nil }
+
+// Merge implements grants.Foreign.
+func (o origin) Merge(
+	_ context.Context, _ map[string]grants.RuntimeState, allocations map[string]*grants.Allocation,
+) {
+	for _, a := range o.f.adopted {
+		if o.f.live[a.PodUID] {
+			allocations[a.PodUID] = &a
+		}
+	}
+}
+
+// kubelet is what a fixture's kubelet allocated.
+type kubelet struct{ f *fixture }
+
+// Gifts implements Kubelet.
+func (k kubelet) Gifts(string, string) ([]firewall.Gift, error) { return k.f.gifts, k.f.unknown }
+
+// Claims implements Kubelet.
+func (k kubelet) Claims(string) (map[string]string, error) { return k.f.claimed, k.f.unknown }
+
+// adoptedDevices are what the kubelet allocated to a container.
+type adoptedDevices func(podUID, container string) ([]types.ResourceName, error)
+
+// AllocatedTo implements Adopted.
+func (a adoptedDevices) AllocatedTo(podUID, container string) ([]types.ResourceName, error) {
+	return a(podUID, container)
+}

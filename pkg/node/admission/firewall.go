@@ -19,16 +19,6 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// FirewallAction is what the firewall did about an attempt.
-type FirewallAction string
-
-// The actions.
-const (
-	AttemptNeutralised FirewallAction = "neutralised"
-	AttemptRefused     FirewallAction = "refused"
-	AttemptAllowed     FirewallAction = "allowed" // by the list of pods that are let through
-)
-
 // errNoAccount is why a container waits of whose pod only the name is known.
 var errNoAccount = errors.New("its service account is not known to this node yet, on which it depends whether the " +
 	"device firewall lets it through")
@@ -206,7 +196,7 @@ func (a *Admission) asFirewall(r *request, guard *firewall.Guard) (firewall.Cont
 	managed, _ := a.Pods.DeviceResources()
 	isOther := func(requested types.ResourceName) bool { return !managed[requested] }
 	if slices.ContainsFunc(r.spec.Requests[r.container], isOther) {
-		gifts, err := a.Gifts(r.uid, r.container)
+		gifts, err := a.Kubelet.Gifts(r.uid, r.container)
 		if err != nil {
 			return c, quietly(fmt.Errorf("what the kubelet's device plugins gave container %q is not known: %w",
 				r.container, err))
@@ -215,7 +205,7 @@ func (a *Admission) asFirewall(r *request, guard *firewall.Guard) (firewall.Cont
 	}
 	if guard.NeedsClaims(c) {
 		var err error
-		if c.Claimed, err = a.Claimed(r.uid); err != nil {
+		if c.Claimed, err = a.Kubelet.Claims(r.uid); err != nil {
 			return c, quietly(fmt.Errorf("which driver has prepared the CDI devices of container %q is not known: %w",
 				r.container, err))
 		}

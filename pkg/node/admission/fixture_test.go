@@ -50,8 +50,8 @@ const (
 type fixture struct {
 	CRI
 	pods     knownPods
-	live     map[string]bool
-	given    grants.Adoptable                     // by the kubelet
+	live     livePods
+	adopted  []grants.Allocation                  // by the kubelet
 	carried  map[string][]grants.RuntimeContainer // what containers of live pods carry, by UID
 	warnings []string
 	ignored  []string
@@ -132,13 +132,12 @@ func newFixtureOf(t *testing.T, load plugins.Load, served ...devicemanager.Plugi
 // newFixtureAt is newFixtureOf in a boot of the machine that may find a record.
 func newFixtureAt(t *testing.T, path, boot string, load plugins.Load, served ...devicemanager.Plugins) *fixture {
 	t.Helper()
-	f := &fixture{pods: knownPods{}, live: map[string]bool{}}
+	f := &fixture{pods: knownPods{}, live: livePods{}}
 	files := plugins.NewFiles("node-1", load, plugins.DefaultTiming(), func(string, string, time.Duration, error) {})
 	transports := []plugins.Transport{files}
 	record := grants.New(grants.Options{
 		Path: path, Boot: boot, Node: "node-1", Runtime: runtimeOf{f},
-		Active:    func(uid string) bool { return f.live[uid] },
-		Adoptable: func() (grants.Adoptable, error) { return f.given, nil },
+		Pods: f.live, Origin: origin{f},
 	})
 	t.Cleanup(func() { record.Close() })
 	for _, p := range served {
@@ -166,8 +165,7 @@ func newFixtureAt(t *testing.T, path, boot string, load plugins.Load, served ...
 	f.CRI = CRI{&Admission{
 		NodeName: "node-1", Pods: nodePods{f.pods, registry}, Devices: manager, Grants: record,
 		Responses: record.Responses(), HostFS: devNodes{}, CDI: func() error { return nil },
-		Gifts:   func(string, string) ([]firewall.Gift, error) { return f.gifts, f.unknown },
-		Claimed: func(string) (map[string]string, error) { return f.claimed, f.unknown },
+		Kubelet: kubelet{f},
 		Image: func(context.Context, *runtimeapi.ImageSpec) (images.Image, error) {
 			return images.Image{Variables: f.image}, f.noImage
 		},

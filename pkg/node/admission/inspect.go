@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -32,7 +32,7 @@ func (a *Admission) Inspect(ctx context.Context, c Container) (reason string, er
 	}
 	if ok && granted.Adopted {
 		// The kubelet gave it its devices, or has forgotten them, and called kubecri for others.
-		if r.isAllocated() && r.config.GetAnnotations()[devicemanager.StandInAnnotation] != "" {
+		if r.isAllocated() && r.config.GetAnnotations()[kubeletstate.PlaceholderAnnotation] != "" {
 			return ended(r, "it does not have the devices that its pod holds"), nil
 		}
 		return "", nil
@@ -78,7 +78,7 @@ func (a *Admission) lacksDevices(r *request) (bool, error) {
 		if !resources[requested] {
 			continue
 		}
-		given, err := a.Given(r.uid, r.container)
+		given, err := a.Adopted.AllocatedTo(r.uid, r.container)
 		return err == nil && len(given) == 0, err
 	}
 	return false, nil

@@ -61,7 +61,9 @@ func TestWhichContainersThatRunAreEnded(t *testing.T) {
 			if f.Allowlist, err = firewall.ParseAllowlist([]string{"default/exporter"}); err != nil {
 				t.Fatal(err)
 			}
-			f.Given = func(string, string) ([]types.ResourceName, error) { return test.given, test.givenErr }
+			f.Adopted = adoptedDevices(func(string, string) ([]types.ResourceName, error) {
+				return test.given, test.givenErr
+			})
 			if test.known != nil {
 				f.pods["u"] = *test.known
 			}
@@ -100,7 +102,7 @@ func TestWhichContainersThatRunAreEnded(t *testing.T) {
 	}
 }
 
-// The kubelet calls a stand-in for one whose devices it has forgotten.
+// The kubelet calls a placeholder for one whose devices it has forgotten.
 func TestTheContainersOfAnAdoptedPodAreNotEndedUnlessTheyLackItsDevices(t *testing.T) {
 	f := fixtureWith(t, &visibleCards{})
 	f.pods["u"], f.live["u"] = requesting, true
@@ -110,7 +112,7 @@ func TestTheContainersOfAnAdoptedPodAreNotEndedUnlessTheyLackItsDevices(t *testi
 		says        string // why it is ended; "" if it is not
 	}{
 		"one that the kubelet gave them":   {},
-		"one that lacks them":              {standInContainer().Annotations, "the devices that its pod holds"},
+		"one that lacks them":              {placeholderContainer().Annotations, "the devices that its pod holds"},
 		"one that kubecri gave them again": {annotations: map[string]string{grants.Annotation: "signed"}},
 	} {
 		reason, err := f.Inspect(t.Context(), Container{

@@ -28,6 +28,10 @@ func (r *refusal) Error() string { return r.cause.Error() }
 
 func (r *refusal) Unwrap() error { return r.cause }
 
+// scheduleAgain is the next step where an allocation cannot be used: one is made once in a pod's
+// life.
+const scheduleAgain = "delete the pod to have it scheduled again"
+
 // never refuses what is wrong with the pod or its devices; only a change there helps.
 func never(cause error) error { return &refusal{code: codes.FailedPrecondition, cause: cause} }
 

@@ -6,24 +6,10 @@ package admission
 import (
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
-
-// Seals says what to do about allocations that the scheduler did not seal. The zero value looks at
-// no seal.
-type Seals struct {
-	Mode seal.Mode
-	// Verifier returns what to verify with. Its error says why no key is known.
-	Verifier func() (*seal.Verifier, error)
-	// Warn puts a warning on a pod that seal.Enforce would refuse. It must not block.
-	Warn func(pod *corev1.ObjectReference, message string)
-	// Observe is called with the result of each verification: SealValid, SealNoKeys, or a
-	// seal.Reason.
-	Observe func(result string)
-}
 
 // Results of a verification that are no seal.Reason.
 const (

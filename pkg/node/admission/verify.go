@@ -21,10 +21,6 @@ import (
 // syncLimit is how long a container waits for plugins that have not reported their devices yet.
 const syncLimit = 5 * time.Second
 
-// scheduleAgain is the next step where an allocation cannot be used: one is made once in a pod's
-// life.
-const scheduleAgain = "delete the pod to have it scheduled again"
-
 // errNotAllKnown is why a pod that requests extended resources waits on a node that was never
 // complete.
 var errNotAllKnown = errors.New(

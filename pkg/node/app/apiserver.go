@@ -21,6 +21,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/telemetry"
 )
 
 // kubeconfigRetry is the delay between two tries to read the kubeconfig.
@@ -209,3 +210,11 @@ func (a *announcer) node() *corev1.ObjectReference {
 
 // close ends the announcer. It returns when nothing more is sent.
 func (a *announcer) close() { a.broadcaster.Shutdown() }
+
+// clientOf connects by a kubeconfig.
+type clientOf string
+
+var _ telemetry.Clients = clientOf("")
+
+// Client implements telemetry.Clients.
+func (c clientOf) Client() (kubernetes.Interface, error) { return newClient(string(c)) }

@@ -18,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
 )
 
 func TestADamagedRecordIsToldOnTheNode(t *testing.T) {
@@ -30,7 +31,7 @@ func TestADamagedRecordIsToldOnTheNode(t *testing.T) {
 				}
 			}
 			record := grants.New(grants.Options{
-				Path: path, Runtime: noPods{}, Active: func(string) bool { return false },
+				Path: path, Runtime: noPods{}, Pods: pods.NewRegistry(0),
 			})
 			defer record.Close()
 			client := fake.NewClientset()
@@ -79,7 +80,7 @@ func TestAContainerWhoseAnnotationDoesNotCountIsReportedOnItsPodAndCounted(t *te
 	n := quietNode(t)
 	n.record = grants.New(grants.Options{
 		Path: filepath.Join(t.TempDir(), grantsFile), Node: "node-1", Runtime: forgedRuntime{},
-		Active: func(string) bool { return false }, Capacity: n.grantable, Observe: n.noteFinding,
+		Pods: n.registry, Inventory: n.latest, Observer: findings{n.measures, n.events},
 	})
 	for range 2 {
 		if err := n.record.Reconcile(t.Context()); err != nil {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -66,7 +67,7 @@ func TestCleanupSaysWhatItTookAwayAndTheSecondTimeThatThereWasNothing(t *testing
 func TestCleanupRefusesWhileAKubecriHasTheRecord(t *testing.T) {
 	options := &Options{NodeName: "node-1", StateDir: t.TempDir()}
 	record := grants.New(grants.Options{
-		Path: options.grantsPath(), Runtime: noPods{}, Active: func(string) bool { return false },
+		Path: options.grantsPath(), Runtime: noPods{}, Pods: pods.NewRegistry(0),
 	})
 	if err := record.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)

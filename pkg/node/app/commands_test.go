@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
-	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -28,6 +28,25 @@ func execute(args ...string) (string, error) {
 	command.SetErr(&out)
 	err := command.Execute()
 	return out.String(), err
+}
+
+// activePods are pods of the API server.
+type activePods struct{}
+
+func (activePods) Active(string) bool { return true }
+
+// adopted is an origin that has one pod.
+type adopted grants.Allocation
+
+// Read implements grants.Origin.
+func (a adopted) Read() (grants.Foreign, error) { return a, nil }
+
+// Merge implements grants.Foreign.
+func (a adopted) Merge(
+	_ context.Context, _ map[string]grants.RuntimeState, allocations map[string]*grants.Allocation,
+) {
+	pod := grants.Allocation(a)
+	allocations[a.PodUID] = &pod
 }
 
 // noPods is a runtime without pods.
@@ -44,17 +63,16 @@ func TestGrantsArePrintedForPeopleAndForPrograms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := grants.AdoptablePod{Listed: true, Allocation: grants.Allocation{
+	before := grants.Allocation{
 		PodUID: "before", Namespace: "default", Name: "before", Adopted: true,
 		PodInfo: &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{
-			"main": grants.AdoptedContainer([]types.ResourceName{device}),
+			"main": {
+				DevRequests: types.ResourceList{device: 1}, AllocateFrom: types.ResourceLocation{device: device},
+			},
 		}},
-	}}
+	}
 	record := grants.New(grants.Options{
-		Path: filepath.Join(dir, grantsFile), Runtime: noPods{}, Active: func(string) bool { return true },
-		Adoptable: func() (grants.Adoptable, error) {
-			return grants.Adoptable{Pods: []grants.AdoptablePod{before}}, nil
-		},
+		Path: filepath.Join(dir, grantsFile), Runtime: noPods{}, Pods: activePods{}, Origin: adopted(before),
 	})
 	defer record.Close()
 	if err := record.Reconcile(t.Context()); err != nil {
@@ -102,20 +120,20 @@ func TestGrantsArePrintedForPeopleAndForPrograms(t *testing.T) {
 	// forgotten.
 	leaving := newEnrolOptions()
 	leaving.kubecri.StateDir = dir
-	adopted := devicemanager.KubeletHolding{
+	adopted := kubeletstate.Holding{
 		PodUID: "before", Container: "main", Resource: "nvidia.com/gpu", IDs: []string{"GPU-8"},
 	}
-	standIns := adopted
-	standIns.StandIn = true
+	placeholders := adopted
+	placeholders.Placeholder = true
 	for name, test := range map[string]struct {
-		holdings []devicemanager.KubeletHolding
+		holdings []kubeletstate.Holding
 		want     []string
 	}{
-		"the kubelet knows the adopted pod":    {[]devicemanager.KubeletHolding{adopted}, []string{"u"}},
-		"it has forgotten it":                  {nil, []string{"before", "u"}},
-		"it has, and called a stand-in for it": {[]devicemanager.KubeletHolding{standIns}, []string{"before", "u"}},
+		"the kubelet knows the adopted pod":       {[]kubeletstate.Holding{adopted}, []string{"u"}},
+		"it has forgotten it":                     {nil, []string{"before", "u"}},
+		"it has, and called a placeholder for it": {[]kubeletstate.Holding{placeholders}, []string{"before", "u"}},
 	} {
-		uids, err := leaving.granted(devicemanager.KubeletState{Holdings: test.holdings})
+		uids, err := leaving.granted(kubeletstate.State{Holdings: test.holdings})
 		if err != nil || !slices.Equal(uids, test.want) {
 			t.Errorf("%s: pods that need kubecri: %q, %v", name, uids, err)
 		}

@@ -24,13 +24,14 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/node/cdi"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
+	"github.com/kubedevice/kubedevice/pkg/node/telemetry"
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
 )
 
 // registered returns why kubecri's health does not say that it is registered with NRI.
 func (o *enrolOptions) registered(ctx context.Context) error {
 	scheme, client := "http", &http.Client{}
-	if !isLocal(o.kubecri.MetricsAddress) {
+	if !telemetry.IsLocal(o.kubecri.MetricsAddress) {
 		// The certificate may be one that kubecri made. Whoever serves here instead is root.
 		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
 		scheme, client = "https", &http.Client{Transport: transport}

@@ -22,9 +22,9 @@ import (
 
 	"github.com/kubedevice/kubedevice/deploy"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
-	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/enrolment"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -219,7 +219,7 @@ func (o *enrolOptions) enrolment(progress func(string)) (enrolment.Options, erro
 		MetricsAddress: o.kubecri.MetricsAddress,
 		Program:        o.program, PluginDir: o.kubecri.PluginDir, StateDir: o.kubecri.StateDir,
 		ConfigFile: o.kubecri.configFile, Journal: journalPath, SystemdDir: o.systemdDir, Version: versionLine(),
-		KubeletUnit: o.kubeletUnit, CheckpointPath: devicemanager.KubeletCheckpoint,
+		KubeletUnit: o.kubeletUnit, CheckpointPath: kubeletstate.Path,
 		Unit: o.unit, Configuration: o.configuration,
 		Connect: newClient, Cluster: cluster, SchedulersReplaced: o.schedulersReplaced, Policies: policies,
 		OtherDevices: o.otherDevices, Runtime: runtimeVersion, CDI: cdiSupport, ServerTime: serverTime,
@@ -339,7 +339,7 @@ func withoutSocket(unit string) string {
 // granted returns the UIDs of the pods on record. Of those that were adopted only the ones are
 // among them whose devices the kubelet has forgotten: all others it serves without kubecri as
 // before.
-func (o *enrolOptions) granted(kubelet devicemanager.KubeletState) ([]string, error) {
+func (o *enrolOptions) granted(kubelet kubeletstate.State) ([]string, error) {
 	list, err := grants.Read(o.kubecri.grantsPath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -355,13 +355,13 @@ func (o *enrolOptions) granted(kubelet devicemanager.KubeletState) ([]string, er
 
 // forgotten reports whether the kubelet does not know of all devices that it gave to an adopted
 // pod.
-func forgotten(adopted *grants.Allocation, kubelet devicemanager.KubeletState) bool {
+func forgotten(adopted *grants.Allocation, kubelet kubeletstate.State) bool {
 	for _, containers := range []map[string]types.ContainerInfo{
 		adopted.PodInfo.InitContainers, adopted.PodInfo.RunningContainers,
 	} {
 		for container, info := range containers {
 			for name := range maps.Values(info.AllocateFrom) {
-				if !kubelet.Gives(adopted.PodUID, container, name) {
+				if !kubelet.Allocated(adopted.PodUID, container, name) {
 					return true
 				}
 			}

@@ -17,7 +17,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/node/cdi"
-	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 )
 
@@ -38,18 +37,6 @@ func describeVariables(ctx context.Context, wall *firewall.Firewall, variables *
 			return
 		}
 	}
-}
-
-// gifts returns what plugins that are registered with the kubelet gave a container.
-func gifts(podUID, container string) ([]firewall.Gift, error) {
-	return devicemanager.ReadGifts(devicemanager.KubeletCheckpoint, podUID, container)
-}
-
-// claimed returns a function that returns the drivers that have prepared CDI devices for claims of
-// a pod, by the device, as the kubelet with that root directory says.
-func claimed(kubeletDir string) func(podUID string) (map[string]string, error) {
-	path := filepath.Join(kubeletDir, devicemanager.KubeletClaims)
-	return func(podUID string) (map[string]string, error) { return devicemanager.ReadKubeletClaims(path, podUID) }
 }
 
 // exists reports whether there is a file at the path.

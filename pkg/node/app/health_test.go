@@ -5,8 +5,11 @@ package app
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -94,6 +97,22 @@ func TestARuntimeIsWellOnlyIfItAnswers(t *testing.T) {
 	for err = runtimeAnswers(conn).run(ctx); err != nil; err = runtimeAnswers(conn).run(ctx) {
 		if ctx.Err() != nil {
 			t.Fatalf("a runtime that is there: %v", err)
+		}
+	}
+}
+
+func TestReasonsOfFailedChecksAreWithheldFromStrangers(t *testing.T) {
+	checks := []check{{
+		name: "grants", run: func(context.Context) error { return errors.New("the disk of team-a is full") },
+	}}
+	for _, mayKnow := range []bool{true, false} {
+		answer := httptest.NewRecorder()
+		report(checks, func(*http.Request) bool { return mayKnow }).
+			ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		text := answer.Body.String()
+		if answer.Code != http.StatusServiceUnavailable || !strings.HasPrefix(text, "[-]grants: ") ||
+			strings.Contains(text, "team-a") != mayKnow {
+			t.Errorf("a reader who may know (%v) sees status %d, %q", mayKnow, answer.Code, text)
 		}
 	}
 }

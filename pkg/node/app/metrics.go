@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"google.golang.org/grpc/codes"
 	"k8s.io/component-base/metrics"
 
 	"github.com/kubedevice/kubedevice/pkg/node/admission"
 	"github.com/kubedevice/kubedevice/pkg/node/advertise"
+	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 	"github.com/kubedevice/kubedevice/pkg/node/devicehealth"
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
@@ -233,3 +235,22 @@ func outcomeOf(err error) string {
 	}
 	return "ok"
 }
+
+// observeCall counts a call to the runtime.
+func (m *measures) observeCall(call criproxy.Call) {
+	method := call.Method
+	if _, known := m.methods[method]; !known {
+		method = other
+	}
+	code := call.Code.String()
+	if call.Code > codes.Unauthenticated {
+		code = other
+	}
+	m.calls.WithLabelValues(method, code).Inc()
+	m.callTime.WithLabelValues(method).Observe(call.Took.Seconds())
+	m.addedTime.WithLabelValues(method).Observe((call.Took - call.Waited).Seconds())
+}
+
+// other is the label of all methods and codes that this release does not know, so that their number
+// has a limit.
+const other = "other"

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/admission"
+	"github.com/kubedevice/kubedevice/pkg/node/adoption"
 	"github.com/kubedevice/kubedevice/pkg/node/advertise"
 	"github.com/kubedevice/kubedevice/pkg/node/cdi"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
@@ -28,6 +30,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/holders"
 	"github.com/kubedevice/kubedevice/pkg/node/images"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
+	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
 	"github.com/kubedevice/kubedevice/pkg/node/nrifront"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
@@ -53,6 +56,8 @@ type node struct {
 	upstream      *grpc.ClientConn
 	measures      *measures
 	registry      *pods.Registry
+	latest        *plugins.Latest // of plugins
+	adopter       *adoption.Adopter
 	record        *grants.Checkpoint
 	files         *plugins.Files
 	damper        *plugins.Damper // of plugins
@@ -67,6 +72,7 @@ type node struct {
 	events        *announcer
 	keys          *seals.Keys // nil where seals are off
 	holders       *holders.Controller
+	adoption      *adoption.Controller
 	health        *devicehealth.Tracker
 	taints        *devicehealth.Taints
 	refusals      *admission.Refusals
@@ -81,12 +87,22 @@ type node struct {
 // grants.Options.
 func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.ClientConn) *node {
 	n := &node{options: options, upstream: upstream, registry: pods.NewRegistry(podWait), cdi: cdi.NewSupport(),
+		latest: plugins.NewLatest(options.NodeName), measures: newMeasures(),
 		events: newAnnouncer(ctx, options.NodeName), images: images.NewCache(upstream),
 		variables: cdi.NewVariables(cmp.Or(options.cdiDir, cdi.SpecDir)), refusals: admission.NewRefusals()}
+	n.registry.Follow(n.latest)
 	if err := n.registry.Load(options.podsPath()); err != nil {
 		klog.FromContext(ctx).Error(err, "The node's pods are unknown until the API server has listed them")
 	}
-	n.measures = newMeasures()
+	n.deviceManager = devicemanager.New(devicemanager.Options{
+		Dir: options.devicePluginsDir(), RegistryDir: options.registryDir(), StateFile: options.devicesPath(),
+		KubeletResources: devicemanager.FromKubelet(options.kubeletPodResourcesPath(), kubeletstate.Path),
+		Observe:          n.measures.observePlugin,
+	})
+	if err := n.deviceManager.Load(); err != nil {
+		klog.FromContext(ctx).Error(err, "The devices of device plugins are unknown until the plugins register")
+	}
+	n.adopter = adoption.NewAdopter(options.NodeName, kubeletstate.Dir, n.deviceManager, n.registry)
 	runtime := grants.CRI(upstream)
 	if options.Mode == ModeNRI {
 		n.nri = &nriParts{view: nrifront.NewView()}
@@ -94,8 +110,8 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	}
 	n.record = grants.New(grants.Options{
 		Path: options.grantsPath(), Boot: boot, Node: options.NodeName,
-		Runtime: runtime, Active: n.registry.Active, Capacity: n.grantable, Adoptable: n.adoptable,
-		Observe: n.noteFinding,
+		Runtime: runtime, Pods: n.registry, Inventory: n.latest, Origin: n.adopter,
+		Observer: findings{n.measures, n.events},
 	})
 	n.measures.showGrants(n.record)
 	load := options.loadPlugins
@@ -103,18 +119,8 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 		load = plugins.FromDirectory(options.PluginDir, options.AllowWritablePlugins)
 	}
 	n.files = plugins.NewFiles(options.NodeName, load, plugins.DefaultTiming(), n.measures.observePlugin)
-	n.files.Follow(n.held)
-	n.deviceManager = devicemanager.New(devicemanager.Options{
-		Dir: options.devicePluginsDir(), RegistryDir: options.registryDir(), StateFile: options.devicesPath(),
-		KubeletResources: devicemanager.FromKubelet(options.kubeletPodResourcesPath(), devicemanager.KubeletCheckpoint),
-		KubeletDir:       devicemanager.KubeletDir, Adopt: n.adopt, Granted: n.granted,
-		Observe: n.measures.observePlugin,
-	})
-	if err := n.deviceManager.Load(); err != nil {
-		klog.FromContext(ctx).Error(err, "The devices of device plugins are unknown until the plugins register")
-	}
 	kubelets := devicemanager.NewTransport(n.deviceManager, n.record.Responses())
-	n.plugins = plugins.New(options.NodeName, n.files, kubelets)
+	n.plugins = n.latest.Manager(options.NodeName, n.files, kubelets)
 	if options.DeviceFirewall {
 		n.firewall = firewall.New(firewall.Options{
 			Plugins: n.plugins, Vendors: options.DeviceFirewallVendors, KubeletServes: n.deviceManager.KubeletServes,
@@ -123,10 +129,6 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 		n.firewall.Load(ctx)
 		describeVariables(ctx, n.firewall, n.variables, options.Mode == ModeNRI)
 	}
-	n.registry.Follow(func() (names []types.ResourceName, complete bool) {
-		now, _ := n.plugins.Inventory()
-		return now.ExtendedResources(), now.Complete
-	})
 	n.resources = podresources.New(podresources.Options{
 		Socket: options.podResourcesPath(), Kubelet: options.kubeletPodResourcesPath(),
 		Synced: []<-chan struct{}{n.record.Opened(), n.plugins.Synced()},
@@ -153,6 +155,10 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	} else {
 		n.holders = holders.New(options.NodeName, nil, n.registry, n.record)
 	}
+	n.adoption = adoption.New(adoption.Options{
+		KubeletDir: kubeletstate.Dir, Manager: n.deviceManager, Adopter: n.adopter, Grants: n.record,
+		Holders: n.holders,
+	})
 	advertising.Holders = n.holders
 	switch {
 	case n.nri != nil:
@@ -211,10 +217,13 @@ func (n *node) trimAfterStart(ctx context.Context) {
 // start runs all parts until ctx is done.
 func (n *node) start(ctx context.Context, servePath string) {
 	n.running.Go(func() { n.serveMetrics(ctx, servePath) })
-	n.running.Go(func() { n.files.Run(ctx) })
+	n.running.Go(func() {
+		n.files.RunWith(ctx, grants.Holdings{Checkpoint: n.record, Pods: n.registry, Published: n.advertiser})
+	})
 	n.running.Go(func() { n.plugins.Run(ctx) })
 	n.running.Go(func() { n.damper.Run(ctx) })
 	n.running.Go(func() { n.deviceManager.Run(ctx) })
+	n.running.Go(func() { n.adoption.Run(ctx) })
 	n.running.Go(func() { n.resources.Run(ctx) })
 	n.running.Go(func() { n.followInventory(ctx) })
 	n.running.Go(func() { n.trimAfterStart(ctx) })
@@ -261,16 +270,18 @@ func (n *node) start(ctx context.Context, servePath string) {
 	})
 }
 
-// grantable is how much of a resource all pods together may hold.
-func (n *node) grantable(name types.ResourceName) (quantity int64, known bool) {
-	now, _ := n.plugins.Inventory()
-	return now.Grantable(name)
+// findings counts containers whose annotations do not count, and puts a warning on their pods.
+type findings struct {
+	measures *measures
+	events   *announcer
 }
 
-// noteFinding counts a container whose annotation does not count, and puts a warning on its pod.
-func (n *node) noteFinding(found grants.Finding) {
-	n.measures.findings.WithLabelValues(string(found.Reason)).Inc()
-	n.events.warnOfFinding(found)
+var _ grants.Observer = findings{}
+
+// Found implements grants.Observer.
+func (f findings) Found(found grants.Finding) {
+	f.measures.findings.WithLabelValues(string(found.Reason)).Inc()
+	f.events.warnOfFinding(found)
 }
 
 // wait returns when all parts have ended. Their context must be done.
@@ -347,11 +358,12 @@ func (n *node) admission() *admission.Admission {
 		HostFS:    inject.OS{},
 		CDI:       n.cdi.Check,
 		Seals:     n.seals(),
-		Given:     n.deviceManager.GivenTo,
+		Adopted:   n.adopter,
 		Firewall:  n.firewall,
 		Allowlist: n.options.allowlist,
-		Gifts:     gifts,
-		Claimed:   claimed(n.options.KubeletDir),
+		Kubelet: kubeletstate.Files{
+			Checkpoint: kubeletstate.Path, ResourceClaims: filepath.Join(n.options.KubeletDir, kubeletstate.ClaimsName),
+		},
 		Image:     n.images.Image,
 		Variables: n.variables.Device,
 		Refusals:  n.refusals,

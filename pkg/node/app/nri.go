@@ -5,14 +5,10 @@ package app
 
 import (
 	"context"
-	"errors"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/node/admission"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
@@ -38,7 +34,7 @@ func (n *node) newNRIFront(ctx context.Context) *nrifront.Front {
 	a.Pods = nrifront.NewPods(a.Pods)
 	n.nri.front = nrifront.New(ctx, nrifront.Options{
 		Admission: nriAdmission{a, &ahead}, Devices: n.nri.devices, View: n.nri.view, Since: n.record.KeySince,
-		Source: nrilist.New(n.upstream), End: n.endContainer, EndPod: n.endPod,
+		Source: nrilist.New(n.upstream), Ender: nrifront.CRI(n.upstream),
 		Warn: func(pod admission.Pod, message string) {
 			n.events.warnOfEnded(&corev1.ObjectReference{
 				APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID),
@@ -63,39 +59,6 @@ func (a nriAdmission) Claims(ctx context.Context, pod admission.Pod) ([]plugins.
 func (p *nriParts) close() {
 	p.front.Close()
 	p.devices.Close()
-}
-
-// endContainer ends a container of the runtime at once. One that was not started yet, which cannot
-// be stopped, is removed.
-func (n *node) endContainer(ctx context.Context, id string) error {
-	client := runtimeapi.NewRuntimeServiceClient(n.upstream)
-	_, err := client.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id})
-	if err != nil {
-		return err
-	}
-	now, err := client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
-	switch {
-	case status.Code(err) == codes.NotFound:
-		return nil
-	case err != nil:
-		return err
-	case now.GetStatus().GetState() == runtimeapi.ContainerState_CONTAINER_CREATED:
-		_, err = client.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id})
-		return err
-	case now.GetStatus().GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING:
-		return errors.New("it was started while it was ended")
-	}
-	return nil
-}
-
-// endPod ends a sandbox of the runtime with its containers. The kubelet makes another one.
-func (n *node) endPod(ctx context.Context, id string) error {
-	client := runtimeapi.NewRuntimeServiceClient(n.upstream)
-	if _, err := client.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
-		return err
-	}
-	_, err := client.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
-	return err
 }
 
 // nriListable returns a function that returns why the runtime behind conn cannot send its list to

@@ -4,8 +4,12 @@
 package app
 
 import (
+	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -17,6 +21,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
+	"github.com/kubedevice/kubedevice/pkg/node/podresources"
+	"github.com/kubedevice/kubedevice/pkg/node/telemetry"
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
@@ -354,4 +360,46 @@ func (o *Options) validateEndpoints() error {
 // sealMode returns the mode to use.
 func (o *Options) sealMode() (seal.Mode, error) {
 	return o.SealMode.Resolve(o.SealCertificates != "" || o.SealTrustBundle != "")
+}
+
+// validateMetrics says what of the flags for metrics cannot be.
+func (o *Options) validateMetrics() error {
+	if o.DeviceSeries < 0 {
+		return fmt.Errorf("--device-series is %d; want a number of devices, or 0 for none", o.DeviceSeries)
+	}
+	if (o.MetricsCertificate == "") != (o.MetricsKey == "") {
+		return errors.New("--metrics-tls-cert-file and --metrics-tls-private-key-file need each other: give both or " +
+			"none")
+	}
+	if o.MetricsAddress == "" {
+		return nil
+	}
+	if _, err := net.ResolveTCPAddr("tcp", o.MetricsAddress); err != nil {
+		return fmt.Errorf("--metrics-bind-address: %w; want an address such as 127.0.0.1:10261, or nothing", err)
+	}
+	if telemetry.IsLocal(o.MetricsAddress) {
+		return nil
+	}
+	if o.Kubeconfig == "" {
+		return fmt.Errorf("--metrics-bind-address=%s is reached from other machines, and without --kubeconfig "+
+			"there is no API server that knows who may read; use one such as 127.0.0.1:10261, or nothing",
+			o.MetricsAddress)
+	}
+	if o.MetricsCertificate != "" {
+		if _, err := tls.LoadX509KeyPair(o.MetricsCertificate, o.MetricsKey); err != nil {
+			return fmt.Errorf("--metrics-tls-cert-file: %w", err)
+		}
+	}
+	return nil
+}
+
+// podResourcesPath is the PodResources socket for agents.
+func (o *Options) podResourcesPath() string {
+	return filepath.Join(cmp.Or(o.PodResourcesDir, filepath.Join(o.StateDir, podresources.DirName)),
+		podresources.SocketName)
+}
+
+// kubeletPodResourcesPath is the kubelet's own socket of this kind.
+func (o *Options) kubeletPodResourcesPath() string {
+	return filepath.Join(o.KubeletDir, podresources.DirName, podresources.SocketName)
 }

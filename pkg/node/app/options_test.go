@@ -169,3 +169,31 @@ func TestArgumentsThatCannotWork(t *testing.T) {
 		}
 	}
 }
+
+func TestAnAddressForOtherMachinesNeedsAnAPIServer(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Options)
+		want   string // empty: it is valid
+	}{
+		"the default":                        {func(*Options) {}, ""},
+		"none":                               {func(o *Options) { o.MetricsAddress = "" }, ""},
+		"all addresses, with an API server":  {func(o *Options) { o.MetricsAddress, o.Kubeconfig = ":10261", "k" }, ""},
+		"all addresses, without":             {func(o *Options) { o.MetricsAddress = "0.0.0.0:10261" }, "who may read"},
+		"no port":                            {func(o *Options) { o.MetricsAddress = "localhost" }, "missing port"},
+		"a certificate without a key":        {func(o *Options) { o.MetricsCertificate = "a" }, "need each other"},
+		"a negative number of device series": {func(o *Options) { o.DeviceSeries = -1 }, "--device-series"},
+		"a certificate that is not there": {func(o *Options) {
+			o.MetricsAddress, o.Kubeconfig, o.MetricsCertificate, o.MetricsKey = ":1", "k", "/none", "/none"
+		}, "/none: no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options := NewOptions()
+			options.Kubeconfig = ""
+			test.change(options)
+			err := options.validateMetrics()
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
+	}
+}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
-	"github.com/kubedevice/kubedevice/pkg/node/podresources"
 )
 
 func (o *Options) devicePluginsDir() string {
@@ -22,17 +21,6 @@ func (o *Options) registryDir() string {
 // devicesPath is the state file of the kubelet's device plugins.
 func (o *Options) devicesPath() string {
 	return filepath.Join(o.StateDir, devicemanager.StateFileName)
-}
-
-// podResourcesPath is the PodResources socket for agents.
-func (o *Options) podResourcesPath() string {
-	return filepath.Join(cmp.Or(o.PodResourcesDir, filepath.Join(o.StateDir, podresources.DirName)),
-		podresources.SocketName)
-}
-
-// kubeletPodResourcesPath is the kubelet's own socket of this kind.
-func (o *Options) kubeletPodResourcesPath() string {
-	return filepath.Join(o.KubeletDir, podresources.DirName, podresources.SocketName)
 }
 
 // The files in the state directory.

@@ -19,6 +19,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/telemetry"
 )
 
 // drainTime is how long calls in flight may take after SIGTERM. The kubelet reconnects and retries
@@ -149,23 +150,23 @@ func (n *node) serveMetrics(ctx context.Context, servePath string) {
 	address := n.options.MetricsAddress
 	switch {
 	case address == "":
-	case isLocal(address):
+	case telemetry.IsLocal(address):
 		serveHTTP(ctx, address, n.handler(servePath, nil), nil)
 	default:
-		config, err := serverTLS(n.options.MetricsCertificate, n.options.MetricsKey, n.options.NodeName)
+		config, err := telemetry.ServerTLS(n.options.MetricsCertificate, n.options.MetricsKey, n.options.NodeName)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Health and metrics are not served", logkey.Address, address)
 			return
 		}
-		serveHTTP(ctx, address, n.handler(servePath, newAccess(n.options.Kubeconfig)), config)
+		serveHTTP(ctx, address, n.handler(servePath, telemetry.NewAccess(clientOf(n.options.Kubeconfig))), config)
 	}
 }
 
 // handler answers on the metrics address. Without access, everybody may read everything.
-func (n *node) handler(servePath string, access *access) http.Handler {
+func (n *node) handler(servePath string, access *telemetry.Access) http.Handler {
 	metrics, mayKnow := n.measures.handler(), func(*http.Request) bool { return true }
 	if access != nil {
-		metrics, mayKnow = access.guard(metrics), access.allows
+		metrics, mayKnow = access.Guard(metrics), access.Allows
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /healthz", report(n.alive(servePath), mayKnow))

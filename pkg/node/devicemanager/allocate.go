@@ -46,7 +46,7 @@ func (m *Manager) call(
 	err := fn(ctx)
 	m.options.Observe(string(resource), name, time.Since(start), err)
 	if err != nil {
-		return reason(err)
+		return Reason(err)
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func (m *Manager) release(r *resource) {
 // drop forgets the name of a resource of which nothing else is known: otherwise names that plugins
 // tried to register would be kept for ever. The caller holds mu.
 func (m *Manager) drop(r *resource) {
-	if r.presence == absent && r.admitting == 0 && !r.counted && !r.adopting && m.resources[r.name] == r {
+	if r.presence == absent && r.admitting == 0 && r.ownership == other && m.resources[r.name] == r {
 		delete(m.resources, r.name)
 	}
 }

@@ -17,8 +17,8 @@
 //   - Unhealthy devices are not allocatable. When the plugin's stream ends, none is, at once. The
 //     devices remain known for [Keep], and across a restart of this program by a state file.
 //   - The kubelet must not serve it too: while it does, nothing is published here. While it only
-//     remembers it, kubecri stands in for the plugin at the kubelet, see standIn; pods that hold
-//     devices which the kubelet gave them are adopted first, see Options.
+//     remembers it, the resource can be taken over, see Takeover; without that it is not offered
+//     until the kubelet has forgotten it.
 //
 // Package kubeletdevice defines the names of the devices.
 package devicemanager
@@ -43,7 +43,6 @@ const (
 	answerKeep    = 10 * time.Minute // for an answer that came too late to be fetched
 	preStartLimit = 30 * time.Second // for PreStartContainer
 	awaitLimit    = 10 * time.Second // for a plugin that is restarting to be back when a container needs it
-	adoptLimit    = 5 * time.Second  // for Options.Adopt
 	// returnLimit is for the plugins of the state file to register after a start. Until then nobody
 	// is notified that their devices are gone.
 	returnLimit = 15 * time.Second

@@ -5,48 +5,25 @@ package devicemanager
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"time"
 
 	"k8s.io/klog/v2"
-	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/logkey"
+	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
-
-// KubeletCheckpoint is the file in which the kubelet remembers its device plugins. It does not
-// depend on the kubelet's --root-dir.
-const KubeletCheckpoint = KubeletDir + checkpointName
-
-// KubeletDir is the directory of that file, in which plugins register with the kubelet.
-const KubeletDir = pluginapi.DevicePluginPath
-
-const checkpointName = "kubelet_internal_checkpoint"
 
 const (
 	kubeletInterval = 10 * time.Second // between two checks of what the kubelet serves
 	kubeletLimit    = 2 * time.Second  // for one of them
-	// rivalPause is for how long the kubelet must not have had a plugin's devices before its
+	// rivalInterval is for how long the kubelet must not have had a plugin's devices before its
 	// resource is taken over: a plugin needs some seconds to register again with a kubelet that
 	// restarts.
-	rivalPause = time.Minute
+	rivalInterval = time.Minute
 )
-
-// KubeletResources returns the extended resources that the kubelet knows, each with what it has of
-// them. An error says that they are unknown. It is called at each registration and periodically.
-type KubeletResources func(ctx context.Context) (map[types.ResourceName]KubeletHas, error)
-
-// KubeletHas is what the kubelet has of a resource. It is empty for the resource of a plugin that
-// has left and that no pod holds a device of.
-type KubeletHas struct {
-	// Device is the ID of a device that the kubelet would allocate.
-	Device string
-	// Pod, as namespace/name, holds a device that the kubelet has allocated to it.
-	Pod string
-}
 
 // FromKubelet returns the KubeletResources of the kubelet itself.
 //
@@ -60,7 +37,7 @@ type KubeletHas struct {
 // allocates a device, which fails, and when somebody lists what pods hold: so that is done first.
 func FromKubelet(socket, checkpoint string) KubeletResources {
 	return func(ctx context.Context) (map[types.ResourceName]KubeletHas, error) {
-		state, err := ReadKubeletState(checkpoint)
+		state, err := kubeletstate.Read(checkpoint)
 		if err != nil {
 			return nil, err
 		}
@@ -80,7 +57,7 @@ func readDevices(ctx context.Context, socket string, known map[types.ResourceNam
 	if _, err := os.Lstat(socket); err != nil {
 		return err
 	}
-	conn, err := dial(socket)
+	conn, err := Dial(socket)
 	if err != nil {
 		return err
 	}
@@ -107,43 +84,12 @@ func readDevices(ctx context.Context, socket string, known map[types.ResourceNam
 		}
 	}
 	if heldErr != nil {
-		return reason(heldErr)
+		return Reason(heldErr)
 	}
 	if freeErr != nil {
-		return reason(freeErr)
+		return Reason(freeErr)
 	}
 	return nil
-}
-
-// conflict is a resource that the kubelet knows, too.
-type conflict struct {
-	resource types.ResourceName
-	KubeletHas
-}
-
-func (c *conflict) Error() string {
-	switch {
-	case c.Device != "":
-		return fmt.Sprintf("resource %s is registered with the kubelet, too, which has its device %s: "+
-			"stop the plugin that uses the kubelet's directory, or leave the resource to it", c.resource, c.Device)
-	case c.Pod != "":
-		return fmt.Sprintf("pod %s holds a device of %s that the kubelet has allocated, and the kubelet would fail "+
-			"other pods that ask for it: it is offered when kubecri has taken the resource over, or the pod is gone",
-			c.Pod, c.resource)
-	default:
-		return fmt.Sprintf("the kubelet still remembers a device plugin of %s, for five minutes after that has left, "+
-			"and would fail pods that ask for it: it is offered when kubecri has taken the resource over, or the "+
-			"kubelet has forgotten", c.resource)
-	}
-}
-
-// conflictOf returns the conflict of a resource, or nil.
-func conflictOf(resource types.ResourceName, known map[types.ResourceName]KubeletHas) *conflict {
-	has, conflicts := known[resource]
-	if !conflicts {
-		return nil
-	}
-	return &conflict{resource, has}
 }
 
 // findConflict returns the conflict of a resource now. What is unknown is none.
@@ -161,22 +107,17 @@ func (m *Manager) findConflict(ctx context.Context, r *resource) *conflict {
 // holds mu.
 func (r *resource) conflictWith(known map[types.ResourceName]KubeletHas) *conflict {
 	found := conflictOf(r.name, known)
-	if found == nil || r.standsIn() || r.counted && found.Device == "" {
+	if found == nil || r.ownership.isRegistered() || r.ownership.isTaken() && found.Device == "" {
 		return nil
 	}
 	return found
 }
 
-// standsIn reports whether what the kubelet knows of the resource is kubecri's, or its
-// predecessor's. The caller holds mu.
-func (r *resource) standsIn() bool { return r.standIn != nil || r.inherited }
-
-// watchKubelet notices when the kubelet begins to serve a resource that is served here, and when it
-// stops, until ctx is done.
-func (m *Manager) watchKubelet(ctx context.Context) {
-	if m.options.Adopt != nil {
-		removeStaleSockets(ctx, m.options.KubeletDir)
-	}
+// WatchKubelet notices when the kubelet begins to serve a resource that is served here, and when it
+// stops, until ctx is done. It calls each after every time that it has looked, and when a plugin
+// has listed its devices for the first time. Without it, nothing is known of the kubelet but what a
+// plugin's registration finds.
+func (m *Manager) WatchKubelet(ctx context.Context, each func(context.Context)) {
 	known, err := m.readKubelet(ctx)
 	close(m.kubeletRead)
 	for {
@@ -184,7 +125,7 @@ func (m *Manager) watchKubelet(ctx context.Context) {
 		if err == nil {
 			m.updateConflicts(ctx, known)
 		}
-		m.takeOver(ctx)
+		each(ctx)
 		timer := time.NewTimer(kubeletInterval)
 		select {
 		case <-timer.C:
@@ -220,7 +161,7 @@ func (m *Manager) KubeletServes(ctx context.Context, is func(types.ResourceName)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name := range m.kubelet {
-		if r := m.resources[name]; is(name) && (r == nil || !r.standsIn()) {
+		if r := m.resources[name]; is(name) && (r == nil || !r.ownership.isRegistered()) {
 			return true
 		}
 	}
@@ -233,9 +174,9 @@ func (m *Manager) updateConflicts(ctx context.Context, known map[types.ResourceN
 	defer m.mu.Unlock()
 	for name, r := range m.resources {
 		now := r.conflictWith(known)
-		if _, remembered := known[name]; r.counted && (!remembered && r.standIn == nil || now != nil) {
-			r.counted, r.inherited = false, false
-			m.touch(r)
+		_, remembered := known[name]
+		if r.ownership.isTaken() && r.takeover == nil && !remembered || r.ownership.isTaken() && now != nil {
+			m.move(r, other)
 			m.drop(r)
 		}
 		if now != nil && now.Device != "" && r.session != nil {

@@ -23,6 +23,9 @@ import (
 // socketName is the socket that plugins register at.
 const socketName = "kubelet.sock"
 
+// legacyName is the file of releases before package statefile.
+const legacyName = "device-plugins.json"
+
 // Options configure a manager.
 type Options struct {
 	// Dir is what plugins take for the kubelet's device-plugins directory. It is created if
@@ -35,17 +38,6 @@ type Options struct {
 	StateFile string
 	// KubeletResources returns what the kubelet serves; nil stands for nothing.
 	KubeletResources KubeletResources
-	// KubeletDir is the kubelet's device-plugins directory, in which kubecri stands in for plugins
-	// that have moved here.
-	KubeletDir string
-	// Adopt records the pods that hold what Given returns. It returns the devices of them whose
-	// holders cannot be named for certain, by name, each with why not: they are given to nobody. An
-	// error says that it is not known. Without Adopt, a resource that the kubelet knows is not
-	// offered until the kubelet has forgotten it.
-	Adopt func(ctx context.Context) (withheld map[types.ResourceName]string, err error)
-	// Granted returns the devices that pods hold by an allocation of the scheduler, by name; nil
-	// stands for none. It must not block.
-	Granted func() map[types.ResourceName]bool
 	// Observe, if set, is called after each call into a plugin of a resource.
 	Observe func(resource, call string, took time.Duration, err error)
 	// Clock, if set, replaces the real one.
@@ -70,7 +62,6 @@ type Manager struct {
 	resources map[types.ResourceName]*resource
 	calls     map[callKey]*allocateCall         // of Allocate, until their outcome is fetched
 	kubelet   map[types.ResourceName]KubeletHas // what it serves, as of the last time; never changed
-	unadopted error                             // why Options.Adopt failed the last time, or nil
 	changed   chan struct{}                     // closed and replaced with every change of what States returns
 }
 
@@ -78,9 +69,6 @@ type Manager struct {
 func New(options Options) *Manager {
 	if options.KubeletResources == nil {
 		options.KubeletResources = func(context.Context) (map[types.ResourceName]KubeletHas, error) { return nil, nil }
-	}
-	if options.Granted == nil {
-		options.Granted = func() map[types.ResourceName]bool { return nil }
 	}
 	if options.Observe == nil {
 		options.Observe = func(string, string, time.Duration, error) {}
@@ -94,6 +82,10 @@ func New(options Options) *Manager {
 		changed: make(chan struct{}), kubeletRead: make(chan struct{}),
 		listed: make(chan struct{}, 1),
 	}
+}
+
+func stateFile(path string) *statefile.File {
+	return &statefile.File{Path: path, Kind: "devices", Legacy: filepath.Join(filepath.Dir(path), legacyName)}
 }
 
 // States returns the state of each resource, by name, and a channel that is closed when one

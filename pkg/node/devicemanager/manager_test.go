@@ -44,6 +44,7 @@ func startManager(t *testing.T, directory string, change ...func(*Options)) *tes
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { h.Run(ctx) })
+	running.Go(func() { h.WatchKubelet(ctx, func(context.Context) {}) })
 	h.stop = sync.OnceFunc(func() {
 		cancel()
 		running.Wait()

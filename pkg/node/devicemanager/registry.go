@@ -157,7 +157,7 @@ func (m *Manager) keepRegistered(ctx, sessions context.Context, socket string) {
 
 // invite asks the plugin behind the socket what it is, registers it and notifies it of the outcome.
 func (m *Manager) invite(ctx, sessions context.Context, socket string) (*session, error) {
-	conn, err := dial(socket)
+	conn, err := Dial(socket)
 	if err != nil {
 		return nil, err
 	}
@@ -168,18 +168,18 @@ func (m *Manager) invite(ctx, sessions context.Context, socket string) (*session
 	info, err := client.GetInfo(asking, &registrationapi.InfoRequest{}, grpc.WaitForReady(true))
 	if err != nil {
 		return nil, fmt.Errorf("no answer from the plugin at %s to GetInfo within %v: %w", socket, dialLimit,
-			reason(err))
+			Reason(err))
 	}
 	s, err := m.admitInfo(ctx, sessions, socket, info)
 	outcome := &registrationapi.RegistrationStatus{PluginRegistered: err == nil}
 	if err != nil {
-		outcome.Error = reason(err).Error()
+		outcome.Error = Reason(err).Error()
 	}
 	notifying, cancel := context.WithTimeout(ctx, notifyLimit)
 	defer cancel()
 	if _, notifyErr := client.NotifyRegistrationStatus(notifying, outcome); notifyErr != nil && err == nil {
 		s.close()
-		return nil, fmt.Errorf("the plugin at %s does not take that it is registered: %w", socket, reason(notifyErr))
+		return nil, fmt.Errorf("the plugin at %s does not take that it is registered: %w", socket, Reason(notifyErr))
 	}
 	return s, err
 }

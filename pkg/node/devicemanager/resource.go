@@ -28,29 +28,6 @@ type State struct {
 	plugins.State
 }
 
-// presence is whether a plugin serves a resource.
-//
-//	                  registers               lists
-//	absent ─────────────────────► arriving ────────────► serving ◄──────────┐
-//	   ▲                             ▲   │                │   │             │ lists, or leaves while
-//	   │ Keep is over      registers │   │ leaves         │   │ a newer     │ an older is there
-//	   └──────────────────────────── lost ◄───────────────┘   │ registers   │
-//	                                   ▲    leaves            ▼             │
-//	                                   └────────────────── succeeding ──────┘
-//	                                      leaves, the last
-//
-// A plugin that registers counts at once, whether or not an older one lives. The older one is kept:
-// where the newest leaves, the one before it serves again, with its last list.
-type presence int
-
-const (
-	absent     presence = iota // no plugin; nothing is known of devices
-	lost                       // no plugin; the devices that it had are known for Keep
-	arriving                   // a plugin has registered and not listed yet, and there was none before
-	succeeding                 // the same, and the devices of the one before may be allocated meanwhile
-	serving                    // the plugin has listed its devices, which may be allocated
-)
-
 // resource is an extended resource. The manager's mu guards all fields but registering.
 type resource struct {
 	name types.ResourceName
@@ -69,18 +46,14 @@ type resource struct {
 	conflict *conflict   // with the kubelet, or nil
 	unserved error       // why there is no session
 	expiry   clock.Timer // runs while there is no session and devices are kept
-	leaving  clock.Timer // runs while there is no session and a stand-in stays, see standInGrace
 
-	// counted says that kubecri stands in for the plugin at the kubelet, or did and the kubelet has
-	// not forgotten: what it gave before is adopted. inherited says that the process before this
-	// one did, and this one does not yet; adopting, that it is to do so when the pods are adopted
-	// that hold devices of the kubelet's.
-	counted, inherited, adopting bool
-	standIn                      *standIn
-	offered                      bool              // the kubelet has had the devices from a stand-in
-	rivalSeen                    time.Time         // when the kubelet last had devices of another, beside the session
-	withheld                     map[string]string // by ID: given to nobody, and why
-	state                        *State            // nil after a change
+	ownership ownership
+	takeover  *Takeover   // nil unless registering or registered
+	grace     clock.Timer // runs while there is a takeover and no session, see registrationGrace
+	rivalSeen time.Time   // when the kubelet last had devices of another plugin, during the session
+
+	withheld map[string]string // by ID: not for pods, and the reason
+	state    *State            // nil after a change
 }
 
 // snapshot returns the state of the resource.
@@ -92,7 +65,7 @@ func (r *resource) snapshot() State {
 			r.state.Err = errors.Join(unserved, r.refused, r.errWithheld())
 		}
 		if r.isListed() && r.conflict == nil {
-			r.state.Info = infoOf(r.name, r.available(), r.isAllocatable() && (!r.counted || r.offered))
+			r.state.Info = infoOf(r.name, r.available(), r.isAllocatable() && r.ownership.isOffered())
 		}
 	}
 	return *r.state
@@ -113,7 +86,7 @@ func (r *resource) served() (*session, error) {
 		return nil, r.unserved
 	case r.presence != serving:
 		return nil, fmt.Errorf("the device plugin of %s has registered and not listed its devices yet", r.name)
-	case r.counted && !r.offered:
+	case !r.ownership.isOffered():
 		return nil, fmt.Errorf("%s is being registered with the kubelet, which counts it still; it is offered then",
 			r.name)
 	default:
@@ -142,15 +115,15 @@ func (r *resource) servedWith(ids []string) (*session, error) {
 	return s, nil
 }
 
-// stopExpiry keeps the devices, and the stand-in.
+// stopExpiry keeps the devices, and the takeover.
 func (r *resource) stopExpiry() {
 	if r.expiry != nil {
 		r.expiry.Stop()
 		r.expiry = nil
 	}
-	if r.leaving != nil {
-		r.leaving.Stop()
-		r.leaving = nil
+	if r.grace != nil {
+		r.grace.Stop()
+		r.grace = nil
 	}
 }
 

@@ -23,10 +23,10 @@ const (
 	serveRetry    = time.Second // before a directory is tried again
 )
 
-// Run serves plugins until ctx is done and all calls have ended.
+// Run serves plugins until ctx is done and all calls have ended. Run WatchKubelet, too, where there
+// is a kubelet.
 func (m *Manager) Run(ctx context.Context) {
 	m.running.Go(func() { m.keepSaved(ctx) })
-	m.running.Go(func() { m.watchKubelet(ctx) })
 	if m.options.RegistryDir != "" {
 		m.running.Go(func() { m.watchRegistry(ctx) })
 	}

@@ -5,29 +5,15 @@ package devicemanager
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"os"
-	"path/filepath"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
-
-// maxMessage is the largest list that a plugin may send, in bytes.
-const maxMessage = 16 << 20
-
-// maxSocketPath is how many bytes the path of a socket has at most, on Linux.
-const maxSocketPath = 107
 
 // session is one registration of a plugin, until its stream ends. A plugin that registers again has
 // another one, so that nothing that is late in the first is mistaken for news.
@@ -52,7 +38,7 @@ func (s *session) isAt(other *session) bool {
 
 // connect calls the plugin at the socket back, within dialLimit.
 func connect(ctx context.Context, resource types.ResourceName, socket string) (*session, error) {
-	conn, err := dial(socket)
+	conn, err := Dial(socket)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +52,7 @@ func connect(ctx context.Context, resource types.ResourceName, socket string) (*
 	if err != nil {
 		s.close()
 		return nil, fmt.Errorf("no answer from the plugin at %s to GetDevicePluginOptions within %v: %w",
-			socket, dialLimit, reason(err))
+			socket, dialLimit, Reason(err))
 	}
 	s.preStart = options.GetPreStartRequired()
 	if s.file, err = os.Lstat(socket); err != nil {
@@ -75,47 +61,18 @@ func connect(ctx context.Context, resource types.ResourceName, socket string) (*
 	return s, nil
 }
 
-// dial returns a connection to the socket, which need not be there yet.
-func dial(socket string) (*grpc.ClientConn, error) {
-	// gRPC would parse the path as a URL.
-	to := func(ctx context.Context, _ string) (net.Conn, error) { return dialSocket(ctx, socket) }
-	return grpc.NewClient("passthrough:///localhost", grpc.WithContextDialer(to),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
-				MaxDelay: time.Second},
-			MinConnectTimeout: time.Second,
-		}),
-	)
-}
-
-// dialSocket connects to a socket whose path may be longer than an address can be: a plugin may
-// need all bytes that the kubelet's directory leaves, as Intel's for FPGAs does.
-func dialSocket(ctx context.Context, path string) (net.Conn, error) {
-	if len(path) > maxSocketPath {
-		directory, err := os.Open(filepath.Dir(path))
-		if err != nil {
-			return nil, err
-		}
-		defer directory.Close()
-		path = fmt.Sprintf("/proc/self/fd/%d/%s", directory.Fd(), filepath.Base(path))
-	}
-	return (&net.Dialer{}).DialContext(ctx, "unix", path)
-}
-
 // follow calls each with every list of devices until the stream ends, and returns why it did.
 func (s *session) follow(ctx context.Context, each func([]*pluginapi.Device)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := s.plugin.ListAndWatch(ctx, &pluginapi.Empty{})
 	if err != nil {
-		return reason(err)
+		return Reason(err)
 	}
 	for {
 		list, err := stream.Recv()
 		if err != nil {
-			return reason(err)
+			return Reason(err)
 		}
 		each(list.GetDevices())
 	}
@@ -168,16 +125,4 @@ func (g *callGroup) wait() {
 	idle := g.idle
 	g.mu.Unlock()
 	<-idle
-}
-
-// reason returns what the error of a call says, without gRPC's words.
-func reason(err error) error {
-	s, ok := status.FromError(err)
-	if !ok {
-		return err
-	}
-	if s.Code() == codes.DeadlineExceeded {
-		return errors.New("no answer in time")
-	}
-	return errors.New(s.Message())
 }

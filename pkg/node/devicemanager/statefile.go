@@ -9,29 +9,20 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
 
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/logkey"
-	"github.com/kubedevice/kubedevice/pkg/node/statefile"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
-
-// legacyName is the file of releases before package statefile.
-const legacyName = "device-plugins.json"
 
 // knownDevices is the content of the state file.
 type knownDevices struct {
 	Devices []types.ResourceName `json:"devices"` // the names of all devices
-	// Counted are the resources for which kubecri stands in at the kubelet.
+	// Counted are the resources that are taken over, see ownership.
 	Counted []types.ResourceName `json:"counted,omitempty"`
-}
-
-func stateFile(path string) *statefile.File {
-	return &statefile.File{Path: path, Kind: "devices", Legacy: filepath.Join(filepath.Dir(path), legacyName)}
 }
 
 // Load loads the state file: its devices are those of plugins that are gone. It is called before
@@ -57,7 +48,7 @@ func (m *Manager) Load() error {
 	}
 	for _, name := range counted {
 		r := m.resource(name)
-		r.counted, r.inherited, r.offered = true, true, true
+		m.move(r, inherited)
 	}
 	m.options.Clock.AfterFunc(returnLimit, m.stopWaiting)
 	return nil
@@ -76,8 +67,8 @@ func (m *Manager) stopWaiting() {
 	}
 }
 
-// decodeState returns the devices in a state file, by resource, and the resources for which kubecri
-// stands in at the kubelet.
+// decodeState returns the devices in a state file, by resource, and the resources that were taken
+// over.
 func decodeState(raw []byte) (map[types.ResourceName][]entry, []types.ResourceName, error) {
 	var content knownDevices
 	if err := json.Unmarshal(raw, &content); err != nil {
@@ -129,7 +120,7 @@ func (m *Manager) content() (knownDevices, <-chan struct{}) {
 		for _, d := range r.devices {
 			content.Devices = append(content.Devices, d.name)
 		}
-		if r.counted {
+		if r.ownership.isTaken() {
 			content.Counted = append(content.Counted, r.name)
 		}
 	}

@@ -119,8 +119,8 @@ func (m *Manager) end(ctx context.Context, s *session, cause error) {
 	m.lose(r, fmt.Errorf("the device plugin of %s is gone since %s (%w); "+
 		"its devices are not allocatable until it registers again",
 		r.name, m.options.Clock.Now().UTC().Format(time.RFC3339), cause))
-	if r.standIn != nil {
-		m.expireStandIn(r)
+	if r.takeover != nil {
+		m.expireTakeover(r)
 	}
 	klog.FromContext(ctx).Info("A device plugin is gone", logkey.Reason, cause, logkey.Kept, Keep)
 }
@@ -154,7 +154,7 @@ func (m *Manager) lose(r *resource, why error) {
 
 // forget forgets the devices of r, which no plugin serves. The caller holds mu.
 func (m *Manager) forget(r *resource) {
-	r.stopStandIn()
+	m.endTakeover(r)
 	r.expiry, r.devices, r.presence, r.unserved = nil, nil, absent, errUnregistered(r.name)
 	m.touch(r)
 	m.drop(r)

@@ -5,199 +5,233 @@ package devicemanager
 
 import (
 	"context"
-	"fmt"
 	"maps"
-	"path/filepath"
-	"slices"
+	"time"
 
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Given is what the kubelet gave to a container before the resources moved here.
-type Given struct {
-	PodUID, Container string
-	Devices           []types.ResourceName // sorted
+// registrationGrace is how long a takeover lasts when the plugin is gone: a pod that was bound
+// before is admitted, and its container waits for the plugin.
+const registrationGrace = 30 * time.Second
+
+// Takeover is a resource that the kubelet is to have from this program, in the place of its plugin.
+// All methods are safe for concurrent use.
+type Takeover struct {
+	// Resource is the extended resource.
+	Resource types.ResourceName
+
+	manager *Manager
+	ended   chan struct{} // closed under the manager's mu
 }
 
-// Given returns what the kubelet gave to containers of the resources for which kubecri stands in,
-// and the resources that the kubelet has by itself. The kubelet keeps entries of pods that are gone
-// until it next allocates a device. An error says that the first is unknown.
-func (m *Manager) Given() (given []Given, kubelets map[types.ResourceName]bool, err error) {
-	m.mu.Lock()
-	counted := map[types.ResourceName]bool{}
-	names := map[types.ResourceName]map[string]types.ResourceName{} // of listed devices, by resource and ID
-	for name, r := range m.resources {
-		if !r.counted && !r.adopting {
-			continue
-		}
-		counted[name] = true
-		names[name] = map[string]types.ResourceName{}
-		for _, d := range r.devices {
-			names[name][d.ID] = d.name
-		}
-	}
-	m.mu.Unlock()
-	state, err := ReadKubeletState(filepath.Join(m.options.KubeletDir, checkpointName))
-	if err != nil {
-		if len(counted) == 0 {
-			return nil, nil, nil
-		}
-		return nil, nil, err
-	}
-	kubelets = map[types.ResourceName]bool{}
-	for _, resource := range state.Resources {
-		if !counted[resource] {
-			kubelets[resource] = true
-		}
-	}
-	for _, holding := range state.Holdings {
-		if !counted[holding.Resource] {
-			kubelets[holding.Resource] = true
-			continue
-		}
-		if holding.StandIn {
-			continue
-		}
-		g := Given{PodUID: holding.PodUID, Container: holding.Container}
-		for _, id := range holding.IDs {
-			name, listed := names[holding.Resource][id]
-			if !listed {
-				name, err = kubeletdevice.Name(kubeletdevice.Device{
-					Resource: holding.Resource, ID: id, NUMA: holding.NUMA[id],
-				})
-				if err != nil {
-					return nil, nil, fmt.Errorf("the kubelet's checkpoint: pod with UID %q: %w", holding.PodUID,
-						err)
-				}
-			}
-			g.Devices = append(g.Devices, name)
-		}
-		slices.Sort(g.Devices)
-		given = append(given, g)
-	}
-	return given, kubelets, nil
+// KubeletDevice is a device as the kubelet is to have it.
+type KubeletDevice struct {
+	ID   string
+	Name types.ResourceName // on the node
+	// Unhealthy says that the plugin lists it as unhealthy. While the plugin is gone, which is not
+	// for long, no device is.
+	Unhealthy bool
 }
 
-// GivenTo returns the devices of those resources that the kubelet gives to a container, sorted.
-func (m *Manager) GivenTo(podUID, container string) (devices []types.ResourceName, err error) {
-	given, _, err := m.Given()
-	for _, g := range given {
-		if g.PodUID == podUID && g.Container == container {
-			devices = append(devices, g.Devices...)
-		}
+// Ended returns a channel that is closed when the kubelet is not to have the resource any more.
+func (t *Takeover) Ended() <-chan struct{} { return t.ended }
+
+// Devices returns the resource's devices, in the order of their IDs, and a channel that is closed
+// when they may be others.
+func (t *Takeover) Devices() (list []KubeletDevice, changed <-chan struct{}) {
+	t.manager.mu.Lock()
+	defer t.manager.mu.Unlock()
+	r := t.manager.lookup(t.Resource)
+	for _, d := range r.devices {
+		list = append(list, KubeletDevice{d.ID, d.name, r.isAllocatable() && !d.healthy})
 	}
-	slices.Sort(devices)
-	return devices, err
+	return list, t.manager.changed
 }
 
-// KubeletCounts reports whether the kubelet counts and publishes a resource of which kubecri gives
-// the devices, because kubecri stands in for its plugin there.
+// Offer lets pods be given the resource's devices: the kubelet has them.
+func (t *Takeover) Offer() {
+	t.manager.mu.Lock()
+	defer t.manager.mu.Unlock()
+	if r := t.manager.lookup(t.Resource); r.takeover == t && r.ownership == registering {
+		t.manager.move(r, registered)
+	}
+}
+
+// Forget ends the takeover: the kubelet has forgotten the resource, which is this program's alone.
+func (t *Takeover) Forget(ctx context.Context) {
+	t.manager.mu.Lock()
+	defer t.manager.mu.Unlock()
+	if r := t.manager.lookup(t.Resource); r.takeover == t {
+		klog.FromContext(ctx).Info("The kubelet has forgotten a resource that kubecri had taken over",
+			logkey.Resource, r.name)
+		t.manager.move(r, other)
+		t.manager.drop(r)
+	}
+}
+
+// KubeletCounts reports whether the kubelet counts and publishes a resource of which this program
+// allocates the devices, because it was taken over.
 func (m *Manager) KubeletCounts(name types.ResourceName) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.resources[name]
-	return r != nil && r.counted
+	return r != nil && r.ownership.isTaken()
 }
 
-// takeOver stands in for each resource whose plugin is here while the kubelet still knows it. First
-// the pods are adopted that hold devices of it: until that is done, it is not offered.
-func (m *Manager) takeOver(ctx context.Context) {
-	if m.options.Adopt == nil {
-		return
-	}
+// TakenOver returns, for each resource that is taken over or about to be, the names of its devices
+// by their IDs.
+func (m *Manager) TakenOver() map[types.ResourceName]map[string]types.ResourceName {
 	m.mu.Lock()
-	found := map[types.ResourceName]*resource{}
-	counted := false
+	defer m.mu.Unlock()
+	taken := map[types.ResourceName]map[string]types.ResourceName{}
 	for name, r := range m.resources {
-		switch {
-		case r.inherited:
-			r.inherited = false
-			if r.isListed() {
-				m.startStandIn(ctx, r)
-			}
-		case r.presence != serving || r.standIn != nil:
-		case r.counted:
-			m.startStandIn(ctx, r) // the plugin was gone for a while
-		case r.conflict != nil && r.conflict.Device == "" && m.options.Clock.Since(r.rivalSeen) >= rivalPause:
-			r.adopting = true
-			found[name] = r
+		if r.ownership == other {
+			continue
 		}
-		counted = counted || r.counted || r.adopting
+		taken[name] = map[string]types.ResourceName{}
+		for _, d := range r.devices {
+			taken[name][d.ID] = d.name
+		}
 	}
-	m.mu.Unlock()
-	var withheld map[types.ResourceName]string
-	var err error
-	if counted {
-		withheld, err = m.adopt(ctx)
-	}
+	return taken
+}
+
+// Resume returns the resources that the process before this one had taken over, and those whose
+// plugins were gone for a while: the kubelet is to have them from this program again.
+func (m *Manager) Resume() []*Takeover {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, r := range found {
-		r.adopting = false
-	}
-	if m.unadopted == nil && err != nil {
-		klog.FromContext(ctx).Error(err, "Which pods hold devices that the kubelet gave them is not known; will retry",
-			logkey.Resources, slices.Sorted(maps.Keys(found)))
-	}
-	if m.unadopted = err; err != nil {
-		return
-	}
+	var resumed []*Takeover
 	for _, r := range m.resources {
-		m.withhold(r, withheld)
-	}
-	for _, r := range found {
-		if r.session != nil {
-			klog.FromContext(ctx).Info("Taking over a resource that the kubelet knows", logkey.Resource, r.name)
-			m.startStandIn(ctx, r)
+		switch {
+		case r.ownership == inherited && r.isListed():
+			resumed = append(resumed, m.beginTakeover(r, registered))
+		case r.ownership == inherited:
+			m.move(r, away)
+		case r.ownership == away && r.presence == serving:
+			resumed = append(resumed, m.beginTakeover(r, registering))
 		}
 	}
+	return resumed
 }
 
-// adopt calls Options.Adopt.
-func (m *Manager) adopt(ctx context.Context) (withheld map[types.ResourceName]string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, adoptLimit)
-	defer cancel()
-	return m.options.Adopt(ctx)
-}
-
-// isRemembered reports whether the kubelet still knows the stand-in's resource. If its checkpoint
-// was lost, nobody needs to stand in: the resource is this program's alone.
-func (m *Manager) isRemembered(ctx context.Context, s *standIn) bool {
-	state, err := ReadKubeletState(filepath.Join(m.options.KubeletDir, checkpointName))
-	if err != nil || state.remembers(s.resource) {
-		return true
-	}
+// Contest returns the resources whose plugins are here while the kubelet remembers them. They are
+// about to be taken over until TakeOver or Leave is called with them.
+func (m *Manager) Contest() []types.ResourceName {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r := m.lookup(s.resource); r.standIn == s {
-		klog.FromContext(ctx).Info("The kubelet has forgotten a resource for which kubecri stood in",
-			logkey.Resource, r.name)
-		r.stopStandIn()
-		r.counted = false
-		m.touch(r)
-		m.drop(r)
-	}
-	return false
-}
-
-// withhold keeps from all pods the resource's devices among these, by name, with what is said of
-// each. The caller holds mu.
-func (m *Manager) withhold(r *resource, all map[types.ResourceName]string) {
-	var withheld map[string]string
-	for name, why := range all {
-		if d, ok := kubeletdevice.Parse(name); ok && d.Resource == r.name {
-			if withheld == nil {
-				withheld = map[string]string{}
-			}
-			withheld[d.ID] = why
+	var found []types.ResourceName
+	for name, r := range m.resources {
+		if r.ownership == other && r.presence == serving && r.conflict != nil && r.conflict.Device == "" &&
+			m.options.Clock.Since(r.rivalSeen) >= rivalInterval {
+			m.move(r, adopting)
+			found = append(found, name)
 		}
 	}
-	if !maps.Equal(withheld, r.withheld) {
-		r.withheld = withheld
-		m.touch(r)
+	return found
+}
+
+// TakeOver takes over the resources that Contest returned, as far as their plugins are still here.
+// The caller knows which pods hold their devices.
+func (m *Manager) TakeOver(ctx context.Context, contested []types.ResourceName) []*Takeover {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var begun []*Takeover
+	for _, name := range contested {
+		r := m.resources[name]
+		if r.session == nil {
+			m.leave(r)
+			continue
+		}
+		klog.FromContext(ctx).Info("Taking over a resource that the kubelet remembers", logkey.Resource, name)
+		begun = append(begun, m.beginTakeover(r, registering))
 	}
+	return begun
+}
+
+// Leave leaves the resources that Contest returned to the kubelet for now.
+func (m *Manager) Leave(contested []types.ResourceName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, name := range contested {
+		m.leave(m.resources[name])
+	}
+}
+
+// leave is Leave for a resource. The caller holds mu.
+func (m *Manager) leave(r *resource) {
+	m.move(r, other)
+	m.drop(r)
+}
+
+// beginTakeover begins a takeover of r. The caller holds mu.
+func (m *Manager) beginTakeover(r *resource, as ownership) *Takeover {
+	r.takeover = &Takeover{Resource: r.name, manager: m, ended: make(chan struct{})}
+	r.conflict = nil
+	m.move(r, as)
+	if r.session == nil {
+		m.expireTakeover(r)
+	}
+	return r.takeover
+}
+
+// expireTakeover has the takeover of r end if its plugin is not back in time. The caller holds mu.
+func (m *Manager) expireTakeover(r *resource) {
+	var grace clock.Timer
+	grace = m.options.Clock.AfterFunc(registrationGrace, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if r.grace == grace {
+			r.grace = nil
+			m.endTakeover(r)
+		}
+	})
+	r.grace = grace
+}
+
+// endTakeover has the kubelet not have the resource from this program any more. The caller holds
+// mu.
+func (m *Manager) endTakeover(r *resource) {
+	if r.takeover != nil {
+		m.move(r, away)
+	}
+}
+
+// Withhold keeps these devices from all pods, by name, each with the reason, and no others any
+// more.
+func (m *Manager) Withhold(all map[types.ResourceName]string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.resources {
+		var withheld map[string]string
+		for name, reason := range all {
+			if d, ok := kubeletdevice.Parse(name); ok && d.Resource == r.name {
+				if withheld == nil {
+					withheld = map[string]string{}
+				}
+				withheld[d.ID] = reason
+			}
+		}
+		if !maps.Equal(withheld, r.withheld) {
+			r.withheld = withheld
+			m.touch(r)
+		}
+	}
+}
+
+// move moves r to another ownership. Where this program is not registered any more, its takeover
+// ends. The caller holds mu.
+func (m *Manager) move(r *resource, to ownership) {
+	r.ownership = to
+	if r.takeover != nil && to != registering && to != registered {
+		close(r.takeover.ended)
+		r.takeover = nil
+	}
+	m.touch(r)
 }

@@ -26,7 +26,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
+	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
 )
 
@@ -153,7 +153,7 @@ type Options struct {
 	Free func(path string) (uint64, error)
 	// Granted returns the UIDs of the pods that hold devices which this kubelet does not know of:
 	// kubecri has granted them, or the kubelet has forgotten that it gave them.
-	Granted func(devicemanager.KubeletState) ([]string, error)
+	Granted func(kubeletstate.State) ([]string, error)
 	// Withdraw removes what kubecri published of the node.
 	Withdraw func(ctx context.Context, client kubernetes.Interface, node string) error
 	// Progress is called with a line for what is done and for what is waited for.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
+	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 )
 
 func enrol(e *Enrolment) *Report { return e.Enrol(context.Background(), false) }
@@ -214,7 +214,7 @@ func TestTheStateStaysWhileAPodHoldsDevices(t *testing.T) {
 				m := newKubelet(t, kubeadm)
 				m.dead = true
 				m.addPod("daemon")
-				m.options.Granted = func(devicemanager.KubeletState) ([]string, error) {
+				m.options.Granted = func(kubeletstate.State) ([]string, error) {
 					m.write("/var/lib/kubedevice/grants", "kubecri's")
 					return test.granted, nil
 				}

@@ -21,7 +21,7 @@ import (
 	nodeutil "k8s.io/component-helpers/node/util"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
+	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -30,7 +30,7 @@ type surroundings struct {
 	kubelet Kubelet
 	client  kubernetes.Interface // the kubelet's identity
 	pods    []corev1.Pod         // of this node
-	devices devicemanager.KubeletState
+	devices kubeletstate.State
 }
 
 // look reads the surroundings. Facts say why it cannot; then nothing else is known.
@@ -48,7 +48,7 @@ func (e *Enrolment) look(ctx context.Context) (*surroundings, []Fact) {
 	if s.pods, err = podsOn(ctx, s.client, s.kubelet.Node); err != nil {
 		return nil, []Fact{unreadable("pods", err)}
 	}
-	s.devices, err = devicemanager.ReadKubeletState(e.options.Host.path(e.options.CheckpointPath))
+	s.devices, err = kubeletstate.Read(e.options.Host.path(e.options.CheckpointPath))
 	if err != nil {
 		return nil, []Fact{unreadable("devices", err)}
 	}

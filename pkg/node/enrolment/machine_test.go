@@ -26,7 +26,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
+	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
 )
 
@@ -148,8 +148,8 @@ func newMachine(t *testing.T, files map[string]string) *machine {
 }
 
 // granted is Options.Granted where these pods hold devices that the kubelet does not know of.
-func granted(uids ...string) func(devicemanager.KubeletState) ([]string, error) {
-	return func(devicemanager.KubeletState) ([]string, error) { return uids, nil }
+func granted(uids ...string) func(kubeletstate.State) ([]string, error) {
+	return func(kubeletstate.State) ([]string, error) { return uids, nil }
 }
 
 func ready(status corev1.ConditionStatus) corev1.NodeCondition {

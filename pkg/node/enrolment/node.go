@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
+	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 )
 
 func patchNode(ctx context.Context, client kubernetes.Interface, node, patch string) error {
@@ -146,7 +146,7 @@ func lost(ctx context.Context, client kubernetes.Interface, node string, alive m
 
 // devicePods returns the pods of the node that only kubecri serves, or would.
 func (e *Enrolment) devicePods(ctx context.Context, j *journal, client kubernetes.Interface) ([]podRef, error) {
-	kubelet, err := devicemanager.ReadKubeletState(e.options.Host.path(e.options.CheckpointPath))
+	kubelet, err := kubeletstate.Read(e.options.Host.path(e.options.CheckpointPath))
 	if err != nil {
 		return nil, err
 	}

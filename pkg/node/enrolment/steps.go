@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubedevice/kubedevice/pkg/node/cdi"
-	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
+	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 )
 
 // step is a part of the way there or back. It can be repeated, and one of the way back works
@@ -210,7 +210,7 @@ func (e *Enrolment) awaitContainers(ctx context.Context, j *journal, client kube
 			if s.pods, err = podsOn(ctx, client, j.Node); err != nil {
 				return err
 			}
-			s.devices, err = devicemanager.ReadKubeletState(e.options.Host.path(e.options.CheckpointPath))
+			s.devices, err = kubeletstate.Read(e.options.Host.path(e.options.CheckpointPath))
 			if err != nil {
 				return err
 			}

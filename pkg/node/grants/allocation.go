@@ -21,10 +21,9 @@
 // taken to hold the most that it might) and what containers hold that were never created: those
 // must claim it again.
 //
-// A pod may hold devices that the kubelet gave it, before their resource moved to this program. It
-// is adopted: recorded like the others, for as long as it is there. It was allocated nothing by the
-// scheduler, and its containers get from here nothing. The record follows from the kubelet's own
-// checkpoint; see [Adoptable].
+// A pod may hold devices that it was allocated by others than the scheduler. An [Origin] knows
+// them, and has them in the checkpoint like the others, for as long as the pod is there. The
+// containers of such an adopted pod get nothing from here.
 //
 // What kubelet device plugins answered to Allocate is in a second file, and the key that signs the
 // annotations in a third.
@@ -54,7 +53,7 @@ type Allocation struct {
 	// Partial says that it came back from the runtime, and has only the containers that were
 	// created before. Others may be granted theirs.
 	Partial bool `json:"partial,omitempty"`
-	// Adopted says that the kubelet gave the pod its devices, see [Adoptable].
+	// Adopted says that the allocation is that of an [Origin].
 	Adopted bool `json:"adopted,omitempty"`
 	// PodInfo is the allocation as the scheduler made it. It must not be changed.
 	PodInfo *types.PodInfo `json:"decision"`

@@ -28,10 +28,10 @@ import (
 type Checkpoint struct {
 	file      *statefile.File
 	runtime   Runtime
-	active    func(podUID string) bool
-	capacity  Capacity
-	observe   func(Finding)
-	adoptable func() (Adoptable, error)
+	pods      Pods
+	inventory Inventory
+	origin    Origin
+	observer  Observer
 	responses *ResponseCache
 	key       *nodeKey // loaded when the file is read; who has changing may save it
 
@@ -45,13 +45,45 @@ type Checkpoint struct {
 
 	// mu is held for moments only. Who has changing may take it, not the other way round.
 	mu          sync.Mutex
-	locked      *os.File                      // holds the lock on the file; nil before the file was read
-	allocations map[string]*Allocation        // by pod UID; neither the map nor what it points at is ever changed
-	complete    bool                          // it was compared with the runtime since the start
-	corrupt     bool                          // the file could not be used
-	unsaved     error                         // why the last write of the file failed, or nil
-	changed     chan struct{}                 // closed and replaced when allocations or complete change
-	withheld    map[types.ResourceName]string // see Withheld; never changed
+	locked      *os.File               // holds the lock on the file; nil before the file was read
+	allocations map[string]*Allocation // by pod UID; neither the map nor what it points at is ever changed
+	complete    bool                   // it was compared with the runtime since the start
+	corrupt     bool                   // the file could not be used
+	unsaved     error                  // why the last write of the file failed, or nil
+	changed     chan struct{}          // closed and replaced when allocations or complete change
+}
+
+// Pods knows the pods of this node. *pods.Registry implements it.
+type Pods interface {
+	// Active reports whether the API server has the pod and it has not ended, as far as this node
+	// knows.
+	Active(podUID string) bool
+}
+
+// Inventory is what the node has, as far as its plugins have reported. *plugins.Latest implements
+// it.
+type Inventory interface {
+	// Grantable is a Capacity.
+	Grantable(name types.ResourceName) (quantity int64, known bool)
+}
+
+// Origin knows devices that pods were allocated without this checkpoint.
+type Origin interface {
+	// Read returns what it knows now. An error says that it is unknown.
+	Read() (Foreign, error)
+}
+
+// Foreign is what an Origin knew when it was read.
+type Foreign interface {
+	// Merge makes allocations, by pod UID, have what pods hold by the origin: it adds and removes
+	// some, and replaces some by changed copies. pods are the runtime's, by UID.
+	Merge(ctx context.Context, pods map[string]RuntimeState, allocations map[string]*Allocation)
+}
+
+// Observer is notified of findings. It must not block.
+type Observer interface {
+	// Found is called once for each container whose annotation does not count.
+	Found(Finding)
 }
 
 // Options are what a checkpoint needs.
@@ -65,39 +97,28 @@ type Options struct {
 	Node string
 	// Runtime is the container runtime.
 	Runtime Runtime
-	// Active reports whether the API server has the pod and it has not ended, as far as this node
-	// knows.
-	Active func(podUID string) bool
-	// Capacity is what the node has, as far as its plugins have reported; nil means that nothing is
-	// known. Allocations that come back from the runtime are checked by it.
-	Capacity Capacity
-	// Adoptable, if set, returns what the kubelet gave to pods. An error says that this is unknown.
-	Adoptable func() (Adoptable, error)
-	// Observe, if set, is called once for each container whose annotation does not count. It must
-	// not block.
-	Observe func(Finding)
+	// Pods are those of the API server.
+	Pods Pods
+	// Inventory is what allocations that come back from the runtime are checked by; nil for one of
+	// which nothing is known.
+	Inventory Inventory
+	// Origin, if set, has allocations that become a part of the checkpoint.
+	Origin Origin
+	// Observer, if set, is notified of findings.
+	Observer Observer
 }
 
 // New returns the checkpoint. The file is locked and read when the checkpoint is first compared
 // with the runtime; see Close.
 func New(options Options) *Checkpoint {
 	c := &Checkpoint{
-		file: fileAt(options.Path), runtime: options.Runtime, active: options.Active,
-		capacity: options.Capacity, observe: options.Observe,
+		file: fileAt(options.Path), runtime: options.Runtime, pods: options.Pods,
+		inventory: options.Inventory, origin: options.Origin, observer: options.Observer,
 		key:         newNodeKey(filepath.Dir(options.Path), options.Node),
 		reconciling: make(chan struct{}, 1), opened: make(chan struct{}), allocations: map[string]*Allocation{},
 		reported: map[string]Reason{}, changed: make(chan struct{}),
 	}
-	if c.capacity == nil {
-		c.capacity = func(types.ResourceName) (int64, bool) { return 0, false }
-	}
-	if c.observe == nil {
-		c.observe = func(Finding) {}
-	}
-	if c.adoptable = options.Adoptable; c.adoptable == nil {
-		c.adoptable = func() (Adoptable, error) { return Adoptable{}, nil }
-	}
-	c.responses = newResponseCache(filepath.Dir(options.Path), cmp.Or(options.Boot, rand.Text()), c.Has)
+	c.responses = newResponseCache(filepath.Dir(options.Path), cmp.Or(options.Boot, rand.Text()), c)
 	return c
 }
 
@@ -251,7 +272,7 @@ func (c *Checkpoint) Grant(ctx context.Context, wanted Allocation, capacity Capa
 
 // leaving reports whether all holders are pods that the API server has no more.
 func (c *Checkpoint) leaving(conflict *Conflict) bool {
-	return len(conflict.uids) > 0 && !slices.ContainsFunc(conflict.uids, c.active)
+	return len(conflict.uids) > 0 && !slices.ContainsFunc(conflict.uids, c.pods.Active)
 }
 
 func (c *Checkpoint) grant(wanted *Allocation, capacity Capacity) (Allocation, error) {
@@ -267,7 +288,7 @@ func (c *Checkpoint) grant(wanted *Allocation, capacity Capacity) (Allocation, e
 		requested = taken(granted, before.Lacks)
 		delete(next, wanted.PodUID)
 	}
-	if conflict := findConflict(requested, next, capacity); conflict != nil {
+	if conflict := FindConflict(requested, next, capacity); conflict != nil {
 		return Allocation{}, conflict
 	}
 	next[wanted.PodUID] = granted

@@ -67,9 +67,9 @@ func taken(a *Allocation, containers func(name string) bool) types.ResourceList 
 	return list
 }
 
-// findConflict returns the first of the requested resources, by name, that the node does not have
-// beside what the others hold, or nil.
-func findConflict(requested types.ResourceList, others map[string]*Allocation, capacity Capacity) *Conflict {
+// FindConflict returns the first of the requested resources, by name, that the node does not have
+// next to what the others hold, by pod UID, or nil.
+func FindConflict(requested types.ResourceList, others map[string]*Allocation, capacity Capacity) *Conflict {
 	held := make(map[*Allocation]types.ResourceList, len(others))
 	inUse := types.ResourceList{}
 	for _, other := range others {

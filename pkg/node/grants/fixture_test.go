@@ -59,7 +59,8 @@ func (w *fixture) Pods(context.Context) (map[string]RuntimeState, error) {
 	return seen, w.err
 }
 
-func (w *fixture) isActive(uid string) bool {
+// Active implements Pods.
+func (w *fixture) Active(uid string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.active[uid]
@@ -90,8 +91,8 @@ func (w *fixture) carried(g Allocation, container string) string {
 	return w.key.sign(subject{g.PodUID, g.Namespace, g.Name, container}, part)
 }
 
-// observe takes a finding.
-func (w *fixture) observe(f Finding) { w.findings = append(w.findings, f) }
+// Found implements Observer.
+func (w *fixture) Found(f Finding) { w.findings = append(w.findings, f) }
 
 // containersOf returns all containers of a pod.
 func containersOf(g Allocation) map[string]types.ContainerInfo {
@@ -155,8 +156,8 @@ func (w *fixture) options(t *testing.T, path string) Options {
 		}
 	}
 	return Options{
-		Path: path, Boot: w.boot, Node: "node-1", Runtime: w, Active: w.isActive, Capacity: capacity,
-		Observe: w.observe,
+		Path: path, Boot: w.boot, Node: "node-1", Runtime: w, Pods: w, Inventory: capacities(capacity),
+		Observer: w,
 	}
 }
 
@@ -205,6 +206,12 @@ func capacity(name types.ResourceName) (quantity int64, known bool) {
 	quantity, known = node[name]
 	return quantity, known
 }
+
+// capacities are an inventory.
+type capacities Capacity
+
+// Grantable implements Inventory.
+func (c capacities) Grantable(name types.ResourceName) (quantity int64, known bool) { return c(name) }
 
 func grant(t *testing.T, r *Checkpoint, g Allocation) Allocation {
 	t.Helper()

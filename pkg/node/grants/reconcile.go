@@ -58,9 +58,8 @@ func (c *Checkpoint) isComplete() bool {
 }
 
 // Reconcile compares the checkpoint with the runtime: it removes the allocations of pods that are
-// gone, and adds what the containers of live pods that are not in it carry, signed by this node. It
-// compares it with what the kubelet gave to pods, too, and adopts these. An error may be that of
-// the write; the result counts then too.
+// gone, and adds what the containers of live pods that are not in it carry, signed by this node,
+// and what the [Origin] has. An error may be that of the write; the result counts then too.
 func (c *Checkpoint) Reconcile(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileLimit)
 	defer cancel()
@@ -79,9 +78,11 @@ func (c *Checkpoint) Reconcile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	adoptable, err := c.adoptable()
-	if err != nil {
-		return fmt.Errorf("compare the checkpoint of granted devices with the kubelet's: %w", err)
+	var foreign Foreign
+	if c.origin != nil {
+		if foreign, err = c.origin.Read(); err != nil {
+			return fmt.Errorf("compare the checkpoint of granted devices with the kubelet's: %w", err)
+		}
 	}
 	failpoint.Reach(failpoint.Reconciling)
 
@@ -91,14 +92,16 @@ func (c *Checkpoint) Reconcile(ctx context.Context) error {
 	next := maps.Clone(now)
 	logger := klog.FromContext(ctx)
 	for uid, allocation := range before {
-		if !states[uid].Live && !c.active(uid) {
+		if !states[uid].Live && !c.pods.Active(uid) {
 			delete(next, uid)
 			logger.V(2).Info("A pod that held devices is gone", logkey.Pod, allocation.Pod(), logkey.PodUID, uid)
 		}
 	}
 	recovered, findings := c.inspect(states, next)
 	c.addRecovered(ctx, recovered, states, next, findings)
-	withheld := c.adopt(ctx, adoptable, states, next)
+	if foreign != nil {
+		foreign.Merge(ctx, states, next)
+	}
 	c.report(ctx, findings)
 	if !maps.Equal(next, now) || c.IsUnsaved() {
 		err = c.replace(next)
@@ -107,6 +110,5 @@ func (c *Checkpoint) Reconcile(ctx context.Context) error {
 	defer c.mu.Unlock()
 	// Also if the write failed: the next process learns it from the runtime, as this one did.
 	c.set(next, true)
-	c.withheld = withheld
 	return err
 }

@@ -81,7 +81,7 @@ func (c *Checkpoint) inspect(
 	findings = map[string]Finding{}
 	for uid, pod := range states {
 		known := next[uid]
-		if known == nil && !pod.Live && !c.active(uid) {
+		if known == nil && !pod.Live && !c.pods.Active(uid) {
 			continue
 		}
 		found := &Allocation{
@@ -205,7 +205,7 @@ func (c *Checkpoint) addRecovered(
 ) {
 	logger := klog.FromContext(ctx)
 	for _, a := range recovered {
-		if conflict := findConflict(a.Holds(), next, c.recoverable); conflict != nil {
+		if conflict := FindConflict(a.Holds(), next, c.recoverable); conflict != nil {
 			for _, container := range states[a.PodUID].Containers {
 				if container.Carried != "" {
 					findings[container.ID] = finding(a.PodUID, states[a.PodUID], container, Conflicting, conflict)
@@ -222,7 +222,10 @@ func (c *Checkpoint) addRecovered(
 // now, as plugins have not reported, or must not be used, as it is unhealthy, may be held all the
 // same.
 func (c *Checkpoint) recoverable(name types.ResourceName) (quantity int64, known bool) {
-	if quantity, known = c.capacity(name); quantity <= 0 {
+	if c.inventory != nil {
+		quantity, known = c.inventory.Grantable(name)
+	}
+	if quantity <= 0 {
 		quantity = math.MaxInt64
 	}
 	return quantity, known
@@ -239,7 +242,9 @@ func (c *Checkpoint) report(ctx context.Context, findings map[string]Finding) {
 		c.reported[id] = found.Reason
 		klog.FromContext(ctx).Info("What a container carries in the runtime does not count", logkey.Container, id,
 			logkey.PodUID, found.PodUID, logkey.Pod, found.Namespace+"/"+found.Name, logkey.Reason, found.Message)
-		c.observe(found)
+		if c.observer != nil {
+			c.observer.Found(found)
+		}
 	}
 }
 

@@ -220,7 +220,7 @@ func TestWhatComesBackMustFitWhatOthersHold(t *testing.T) {
 		w.run(test.newer)
 		w.pods["a"].Containers[0].Created = created.Add(-time.Second)
 		options := w.options(t, filepath.Join(t.TempDir(), "grants"))
-		options.Capacity = test.capacity
+		options.Inventory = capacities(test.capacity)
 		r := New(options)
 		t.Cleanup(func() { r.Close() })
 		if err := r.Reconcile(t.Context()); err != nil {

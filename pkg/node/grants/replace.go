@@ -97,7 +97,7 @@ func (c *Checkpoint) Replace(r Replacement, capacity Capacity) (Allocation, erro
 			PodInfo: &types.PodInfo{RunningContainers: after.Leaving}}
 	}
 	replaced := func(name string) bool { _, ok := r.Containers[name]; return ok }
-	if conflict := findConflict(taken(&only, replaced), next, capacity); conflict != nil {
+	if conflict := FindConflict(taken(&only, replaced), next, capacity); conflict != nil {
 		return Allocation{}, conflict
 	}
 	delete(next, "")

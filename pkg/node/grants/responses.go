@@ -43,7 +43,7 @@ type responses map[string]map[string][]byte
 type ResponseCache struct {
 	file    *statefile.File
 	boot    string
-	granted func(podUID string) bool
+	holders holders
 
 	changing sync.Mutex // held by whoever replaces pods, while the file is written
 	mu       sync.Mutex // held for moments only
@@ -57,9 +57,15 @@ type cachedResponses struct {
 	Pods map[string]responses `json:"pods"`
 }
 
-func newResponseCache(directory, boot string, granted func(podUID string) bool) *ResponseCache {
+// holders knows which pods hold devices. *Checkpoint implements it.
+type holders interface {
+	// Has reports whether the pod holds devices.
+	Has(podUID string) bool
+}
+
+func newResponseCache(directory, boot string, holders holders) *ResponseCache {
 	path := filepath.Join(directory, responsesName)
-	return &ResponseCache{file: &statefile.File{Path: path, Kind: responsesName}, boot: boot, granted: granted}
+	return &ResponseCache{file: &statefile.File{Path: path, Kind: responsesName}, boot: boot, holders: holders}
 }
 
 // load reads the file, and takes over newer responses. An error is that these cannot be saved.
@@ -103,7 +109,7 @@ func (c *ResponseCache) replace(podUID string, own responses) error {
 		next = map[string]responses{}
 	}
 	next[podUID] = own
-	maps.DeleteFunc(next, func(uid string, kept responses) bool { return len(kept) == 0 || !c.granted(uid) })
+	maps.DeleteFunc(next, func(uid string, kept responses) bool { return len(kept) == 0 || !c.holders.Has(uid) })
 	if err := c.file.Save(cachedResponses{c.boot, next}); err != nil {
 		return fmt.Errorf("write the cached responses of device plugins: %w", err)
 	}
@@ -115,7 +121,7 @@ func (c *ResponseCache) replace(podUID string, own responses) error {
 // It must not be changed.
 func (c *ResponseCache) Get(podUID, container, key string) (response []byte, cached bool) {
 	response, cached = c.current()[podUID][container][key]
-	return response, cached && c.granted(podUID)
+	return response, cached && c.holders.Has(podUID)
 }
 
 // Put caches the response for the pod's container under the key unless there is one, and returns
@@ -129,7 +135,7 @@ func (c *ResponseCache) Put(podUID, container, key string, response []byte) (cac
 	}
 	c.changing.Lock()
 	defer c.changing.Unlock()
-	if !c.granted(podUID) {
+	if !c.holders.Has(podUID) {
 		return nil, fmt.Errorf("%s: %w", what, ErrNotGranted)
 	}
 	if before, ok := c.Get(podUID, container, key); ok {

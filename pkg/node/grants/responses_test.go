@@ -278,7 +278,7 @@ func FuzzResponses(f *testing.F) {
 		if err := file.Save(rawJSON(body)); err != nil {
 			return
 		}
-		c := newResponseCache(directory, "first boot", func(string) bool { return true })
+		c := newResponseCache(directory, "first boot", everyPod{})
 		if err := c.load(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -292,3 +292,9 @@ func FuzzResponses(f *testing.F) {
 type rawJSON []byte
 
 func (r rawJSON) MarshalJSON() ([]byte, error) { return r, nil }
+
+// everyPod holds devices.
+type everyPod struct{}
+
+// Has implements holders.
+func (everyPod) Has(string) bool { return true }

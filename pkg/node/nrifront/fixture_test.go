@@ -25,6 +25,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/cdi"
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
 	"github.com/kubedevice/kubedevice/pkg/node/nribound"
 	"github.com/kubedevice/kubedevice/pkg/node/nrilist"
@@ -148,6 +149,13 @@ func (f *fixture) Pods(context.Context) (map[string]grants.RuntimeState, error) 
 	return listed, nil
 }
 
+// Active implements grants.Pods.
+func (f *fixture) Active(uid string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.live[uid]
+}
+
 // newFixture has no runtime yet.
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
@@ -162,8 +170,7 @@ func newFixture(t *testing.T) *fixture {
 	manager := plugins.New("node-1", files)
 	f.record = grants.New(grants.Options{
 		Path: filepath.Join(t.TempDir(), "grants"), Node: "node-1", Runtime: f.view.Runtime(f),
-		Active:    func(uid string) bool { f.mu.Lock(); defer f.mu.Unlock(); return f.live[uid] },
-		Adoptable: func() (grants.Adoptable, error) { return grants.Adoptable{}, nil },
+		Pods: f,
 	})
 	t.Cleanup(func() { f.record.Close() })
 	ctx, stop := context.WithCancel(context.Background())
@@ -173,8 +180,8 @@ func newFixture(t *testing.T) *fixture {
 		Admission: &admission.Admission{
 			NodeName: "node-1", Pods: f, Devices: devices, Grants: f.record, Responses: f.record.Responses(),
 			HostFS: machine{}, CDI: func() error { return nil },
-			Given:     func(string, string) ([]types.ResourceName, error) { return nil, nil },
-			Gifts:     func(string, string) ([]firewall.Gift, error) { return nil, nil },
+			Adopted:   noneAdopted{},
+			Kubelet:   kubeletstate.Files{Checkpoint: filepath.Join(t.TempDir(), "none")},
 			Variables: cdi.NewVariables(t.TempDir()).Device,
 			Warn:      func(*corev1.ObjectReference, string) {}, WarnIgnored: func(*corev1.ObjectReference, string) {},
 			Firewall: firewall.New(firewall.Options{
@@ -183,7 +190,7 @@ func newFixture(t *testing.T) *fixture {
 				Exists:        func(path string) bool { return path == "/dev/nvidiactl" },
 			}),
 		},
-		Source: f, End: f.ending, EndPod: f.ending,
+		Source: f, Ender: ender(f.ending),
 		Warn: func(_ admission.Pod, message string) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -205,6 +212,15 @@ func newFixture(t *testing.T) *fixture {
 	<-manager.Synced()
 	return f
 }
+
+// ender ends containers and sandboxes by a function.
+type ender func(ctx context.Context, id string) error
+
+// EndContainer implements Ender.
+func (e ender) EndContainer(ctx context.Context, id string) error { return e(ctx, id) }
+
+// EndPod implements Ender.
+func (e ender) EndPod(ctx context.Context, id string) error { return e(ctx, id) }
 
 // ending ends a container or a sandbox.
 func (f *fixture) ending(_ context.Context, id string) error {
@@ -344,3 +360,9 @@ func await(t *testing.T, what string, condition func() bool) {
 		}
 	}
 }
+
+// noneAdopted has no adopted pods.
+type noneAdopted struct{}
+
+// AllocatedTo implements admission.Adopted.
+func (noneAdopted) AllocatedTo(string, string) ([]types.ResourceName, error) { return nil, nil }

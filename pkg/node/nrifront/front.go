@@ -77,8 +77,8 @@ type Options struct {
 	Since func() time.Time
 	// Source reads what the runtime sends to plugins.
 	Source Source
-	// End ends a container of the runtime at once, and EndPod a sandbox with its containers.
-	End, EndPod func(ctx context.Context, id string) error
+	// Ender ends containers that may not run.
+	Ender Ender
 	// Warn tells the pod's owner why a container is ended. It must not block.
 	Warn func(pod admission.Pod, message string)
 }

@@ -83,7 +83,7 @@ func (f *Front) inspectOne(ctx context.Context, c existing, ending func()) (done
 	logger.Info("A container is ended", logkey.Reason, reason)
 	f.options.Warn(c.Pod, reason)
 	ending()
-	if err := f.options.End(ctx, c.id); err != nil {
+	if err := f.options.Ender.EndContainer(ctx, c.id); err != nil {
 		logger.Error(err, "A container could not be ended; no other gets a device before it is")
 		return false, true
 	}

@@ -69,7 +69,7 @@ func (f *Front) endInadmissible(ctx context.Context, list *nrilist.List, since t
 		sandbox := list.SandboxOf(c).PodSandbox
 		reason, err := f.options.Admission.Inspect(known, containerOf(sandbox, described))
 		return err == nil && reason != "" && f.endOne(ctx, sandbox, c.Name, reason, func() error {
-			return f.options.End(ctx, c.ID)
+			return f.options.Ender.EndContainer(ctx, c.ID)
 		})
 	})
 }
@@ -108,7 +108,7 @@ func (f *Front) endLargest(ctx context.Context, list *nrilist.List, since time.T
 		c := list.Containers[container]
 		list.Containers = slices.Delete(list.Containers, container, container+1)
 		return f.endOne(ctx, list.SandboxOf(c).PodSandbox, c.Name, fmt.Sprintf("container %q is ended: "+left, c.Name,
-			c.Size), func() error { return f.options.End(ctx, c.ID) })
+			c.Size), func() error { return f.options.Ender.EndContainer(ctx, c.ID) })
 	case sandbox >= 0:
 		s := list.Sandboxes[sandbox]
 		list.Sandboxes = slices.Delete(list.Sandboxes, sandbox, sandbox+1)
@@ -116,7 +116,7 @@ func (f *Front) endLargest(ctx context.Context, list *nrilist.List, since time.T
 			return c.Sandbox == s.GetId()
 		})
 		return f.endOne(ctx, s.PodSandbox, "", fmt.Sprintf("the pod's sandbox is removed: "+left, s.Size), func() error {
-			return f.options.EndPod(ctx, s.GetId())
+			return f.options.Ender.EndPod(ctx, s.GetId())
 		})
 	}
 	return false

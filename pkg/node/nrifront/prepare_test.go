@@ -38,7 +38,7 @@ func newListing(t *testing.T) *listing {
 		return l.failing
 	}
 	l.front = New(t.Context(), Options{
-		Admission: behind.front.options.Admission, Source: l.fixture, End: end, EndPod: end,
+		Admission: behind.front.options.Admission, Source: l.fixture, Ender: ender(end),
 		Since: func() time.Time { return time.Unix(installed, 0) },
 		Warn:  func(_ admission.Pod, message string) { l.warnings = append(l.warnings, message) },
 	})

@@ -46,9 +46,18 @@ func FromDirectory(directory string, allowWritable bool) Load {
 	}
 }
 
-// Held returns the devices of the node that pods hold, each by what the names of its resources have
-// in common, and whether there are no others. It returns at once. The list is the caller's.
-type Held func() (devices []string, complete bool)
+// Holdings knows the devices of the node that pods hold, for plugins that make devices themselves.
+type Holdings interface {
+	// Held returns the devices, each by what the names of its resources have in common, and whether
+	// there are no others. It returns at once. The list is the caller's.
+	Held() (devices []string, complete bool)
+}
+
+// unknownHoldings knows nothing of holders.
+type unknownHoldings struct{}
+
+// Held implements Holdings.
+func (unknownHoldings) Held() (devices []string, complete bool) { return nil, false }
 
 // Files is the Transport of plugin files.
 type Files struct {
@@ -56,7 +65,6 @@ type Files struct {
 	load     Load
 	timing   Timing
 	observe  Observe
-	held     Held
 
 	mu      sync.Mutex
 	sources []Source
@@ -70,17 +78,15 @@ var _ Transport = (*Files)(nil)
 func NewFiles(nodeName string, load Load, timing Timing, observe Observe) *Files {
 	return &Files{
 		nodeName: nodeName, load: load, timing: timing, observe: observe, changed: make(chan struct{}),
-		held: func() ([]string, bool) { return nil, false },
 	}
 }
 
-// Follow makes held the source of what is reported to plugins that make devices themselves; without
-// it nothing is known of holders. It must be called before Run.
-func (f *Files) Follow(held Held) { f.held = held }
+// Run is RunWith for plugins of which none makes devices itself: nothing is known of holders.
+func (f *Files) Run(ctx context.Context) { f.RunWith(ctx, unknownHoldings{}) }
 
-// Run loads the plugins and runs them until ctx is done. It returns when no plugin is called,
-// except for a call that hangs.
-func (f *Files) Run(ctx context.Context) {
+// RunWith loads the plugins and runs them until ctx is done, and reports to those that make devices
+// themselves what pods hold. It returns when no plugin is called, except for a call that hangs.
+func (f *Files) RunWith(ctx context.Context, holdings Holdings) {
 	loaded, rejected := f.load(ctx)
 	var plugins []*plugin
 	var sources []Source
@@ -102,7 +108,7 @@ func (f *Files) Run(ctx context.Context) {
 	f.notify()
 	var running sync.WaitGroup
 	for _, p := range plugins {
-		running.Go(func() { p.run(ctx, f.nodeName, f.held, f.notify) })
+		running.Go(func() { p.run(ctx, f.nodeName, holdings, f.notify) })
 	}
 	running.Wait()
 }

@@ -31,17 +31,22 @@ func (r *reshaper) UpdateNodeInfo(info *types.NodeInfo) error {
 	return offers(count, card0, card1)(info)
 }
 
+// holdings are what a function returns.
+type holdings func() (devices []string, complete bool)
+
+// Held implements Holdings.
+func (h holdings) Held() (devices []string, complete bool) { return h() }
+
 func TestWhichDevicesAreHeldIsReportedToAPluginThatMakesThem(t *testing.T) {
 	var held, complete atomic.Bool
 	r := &reshaper{fake: &fake{name: "a"}}
 	files := newFiles(quick, nil, r)
-	files.Follow(func() ([]string, bool) {
+	m := startWith(t, files, holdings(func() ([]string, bool) {
 		if held.Load() {
 			return []string{"resource/group/gpu/1"}, complete.Load()
 		}
 		return nil, complete.Load()
-	})
-	m := start(t, files)
+	}))
 	has := func(i *Inventory) bool {
 		quantity, _ := i.Allocatable(card1)
 		return quantity == 1

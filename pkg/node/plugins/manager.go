@@ -33,23 +33,27 @@ const awaitLimit = 50 * time.Second
 
 // Manager manages the sources of some transports. All methods are safe for concurrent use.
 type Manager struct {
+	*Latest
 	nodeName   string
 	transports []Transport
 
-	mu        sync.Mutex
-	inventory *Inventory
-	changed   chan struct{} // closed and replaced when inventory is
-	loaded    chan struct{} // closed when all transports have loaded their plugins
-	synced    chan struct{} // closed when every source has reported
+	refreshing sync.Mutex
+	loaded     chan struct{} // closed when all transports have loaded their plugins
+	synced     chan struct{} // closed when every source has reported
 }
 
 // New returns a manager of the transports' sources; a resource that several sources claim belongs
 // to the first one. Before Run the node has no devices and the inventory is not complete.
 func New(nodeName string, transports ...Transport) *Manager {
+	return NewLatest(nodeName).Manager(nodeName, transports...)
+}
+
+// Manager is New for a manager that writes its inventory here, as the only one.
+func (l *Latest) Manager(nodeName string, transports ...Transport) *Manager {
+	l.set(&Inventory{Node: types.NewNodeInfoWithName(nodeName), transports: transports})
 	return &Manager{
-		nodeName: nodeName, transports: transports,
-		inventory: &Inventory{Node: types.NewNodeInfoWithName(nodeName), transports: transports},
-		changed:   make(chan struct{}), loaded: make(chan struct{}), synced: make(chan struct{}),
+		Latest: l, nodeName: nodeName, transports: transports,
+		loaded: make(chan struct{}), synced: make(chan struct{}),
 	}
 }
 
@@ -73,19 +77,18 @@ func (m *Manager) Run(ctx context.Context) {
 	following.Wait()
 }
 
-// refresh makes the inventory anew.
+// refresh replaces the inventory.
 func (m *Manager) refresh(ctx context.Context) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	before := m.inventory
-	m.inventory = merge(m.nodeName, m.transports)
-	if !slices.Equal(before.Conflicts, m.inventory.Conflicts) {
-		klog.FromContext(ctx).Info("Device plugins claim the same resources", logkey.Conflicts, m.inventory.Conflicts)
+	m.refreshing.Lock()
+	defer m.refreshing.Unlock()
+	previous, _ := m.Inventory()
+	now := merge(m.nodeName, m.transports)
+	if !slices.Equal(previous.Conflicts, now.Conflicts) {
+		klog.FromContext(ctx).Info("Device plugins claim the same resources", logkey.Conflicts, now.Conflicts)
 	}
-	close(m.changed)
-	m.changed = make(chan struct{})
-	closeIf(m.loaded, m.inventory.loaded)
-	closeIf(m.synced, m.inventory.synced)
+	m.set(now)
+	closeIf(m.loaded, now.loaded)
+	closeIf(m.synced, now.synced)
 }
 
 // closeIf closes the channel once the condition holds.
@@ -97,13 +100,6 @@ func closeIf(channel chan struct{}, condition bool) {
 			close(channel)
 		}
 	}
-}
-
-// Inventory returns what the node has now, and a channel that is closed when that is no longer so.
-func (m *Manager) Inventory() (now *Inventory, changed <-chan struct{}) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.inventory, m.changed
 }
 
 // Synced returns a channel that is closed when the inventory has the first report of every source,

@@ -113,10 +113,16 @@ func newFiles(timing Timing, rejected error, fakes ...device.Device) *Files {
 // start runs the files, and a manager of them and other transports, until the test ends.
 func start(t *testing.T, files *Files, others ...Transport) *Manager {
 	t.Helper()
+	return startWith(t, files, unknownHoldings{}, others...)
+}
+
+// startWith is start for files that are reported what pods hold.
+func startWith(t *testing.T, files *Files, holdings Holdings, others ...Transport) *Manager {
+	t.Helper()
 	m := New("node-1", append([]Transport{files}, others...)...)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { files.Run(ctx) })
+	running.Go(func() { files.RunWith(ctx, holdings) })
 	running.Go(func() { m.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()

@@ -123,7 +123,7 @@ func (p *plugin) State() State {
 
 // run starts the plugin, with retries, and then queries its devices every interval until ctx is
 // done. It calls changed when the plugin's state has changed.
-func (p *plugin) run(ctx context.Context, nodeName string, held Held, changed func()) {
+func (p *plugin) run(ctx context.Context, nodeName string, holdings Holdings, changed func()) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Plugin, p.name)
 	ctx = klog.NewContext(ctx, logger)
 	retry := startBackoff(p.timing.Interval)
@@ -149,7 +149,7 @@ func (p *plugin) run(ctx context.Context, nodeName string, held Held, changed fu
 	logger.V(2).Info("Started device plugin")
 	for {
 		var info *types.NodeInfo
-		err := p.reportHeld(ctx, held)
+		err := p.reportHeld(ctx, holdings)
 		if err == nil {
 			info, err = p.query(ctx, nodeName)
 		}
@@ -180,12 +180,12 @@ func startBackoff(first time.Duration) wait.Backoff {
 
 // reportHeld reports to a plugin that makes devices itself which ones pods hold. After an error the
 // plugin must not be asked for its devices: it would go by holders of before.
-func (p *plugin) reportHeld(ctx context.Context, held Held) error {
+func (p *plugin) reportHeld(ctx context.Context, holdings Holdings) error {
 	reshaper, ok := p.device.(device.Reshaper)
 	if !ok {
 		return nil
 	}
-	devices, complete := held()
+	devices, complete := holdings.Held()
 	_, err := call(ctx, p, "SetHeld", p.timing.Update, func() (struct{}, error) {
 		reshaper.SetHeld(devices, complete)
 		return struct{}{}, nil

@@ -26,9 +26,9 @@ const keepGone = 10 * time.Minute
 
 // Registry knows the pods of this node by UID. All methods are safe for concurrent use.
 type Registry struct {
-	wait   time.Duration
-	now    func() time.Time
-	report Report
+	wait    time.Duration
+	now     func() time.Time
+	plugins Plugins
 
 	mu        sync.Mutex
 	pods      map[string]Pod
@@ -43,7 +43,7 @@ type Registry struct {
 // NewRegistry returns an empty registry. Lookup waits for up to wait for a pod that is not known.
 func NewRegistry(wait time.Duration) *Registry {
 	return &Registry{
-		wait: wait, now: time.Now, report: noReport,
+		wait: wait, now: time.Now, plugins: noPlugins{},
 		pods: map[string]Pod{}, gone: map[string]time.Time{},
 		changed: make(chan struct{}), counted: counted{changed: make(chan struct{})},
 	}

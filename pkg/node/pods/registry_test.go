@@ -294,12 +294,13 @@ type plugins struct {
 	complete bool
 }
 
-func (p *plugins) report() ([]sdk.ResourceName, bool) { return p.names, p.complete }
+// ExtendedResources implements Plugins.
+func (p *plugins) ExtendedResources() ([]sdk.ResourceName, bool) { return p.names, p.complete }
 
 func TestDeviceResources(t *testing.T) {
 	const nic = "example.com/nic"
 	r, p := NewRegistry(0), &plugins{}
-	r.Follow(p.report)
+	r.Follow(p)
 	published := func(names ...string) func() { return func() { r.NotePublished(names) } }
 	report := func(complete bool, names ...sdk.ResourceName) func() {
 		return func() { *p = plugins{names, complete} }
@@ -352,7 +353,7 @@ func TestStateSurvivesARestart(t *testing.T) {
 	before.note(podOf("stays", requestingContainer("main", gpu, "1")))
 	before.note(podOf("goes", corev1.Container{Name: "main"}))
 	before.remove("goes")
-	before.Follow((&plugins{[]sdk.ResourceName{gpu}, true}).report)
+	before.Follow(&plugins{[]sdk.ResourceName{gpu}, true})
 	before.DeviceResources()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -436,13 +437,13 @@ func TestPodWaitsUntilItsGrantOrItsEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := NewRegistry(0)
-			complete := false
-			r.Follow(func() ([]sdk.ResourceName, bool) { return []sdk.ResourceName{gpu}, complete })
+			p := &plugins{names: []sdk.ResourceName{gpu}}
+			r.Follow(p)
 			granted := func(uid string) bool { return uid == "granted" }
 			if !r.Waits(granted) {
 				t.Error("no pod waits while the device resources are unknown")
 			}
-			complete = true
+			p.complete = true
 			if r.Waits(granted) {
 				t.Error("a pod waits on an empty node")
 			}

@@ -9,14 +9,21 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Report returns the names of the extended resources that the device plugins of the node publish
-// now, and whether every plugin has reported them without an error. It does not block.
-type Report func() (names []types.ResourceName, complete bool)
+// Plugins are the device plugins of the node. *plugins.Latest implements it.
+type Plugins interface {
+	// ExtendedResources returns the names of the extended resources that the plugins publish now,
+	// and whether every plugin has reported them without an error. It does not block.
+	ExtendedResources() (names []types.ResourceName, complete bool)
+}
 
-func noReport() (names []types.ResourceName, complete bool) { return nil, false }
+// noPlugins have not reported.
+type noPlugins struct{}
 
-// Follow makes report the source of the device resources. Call it before the other methods.
-func (r *Registry) Follow(report Report) { r.report = report }
+// ExtendedResources implements Plugins.
+func (noPlugins) ExtendedResources() (names []types.ResourceName, complete bool) { return nil, false }
+
+// Follow makes plugins the source of the device resources. Call it before the other methods.
+func (r *Registry) Follow(plugins Plugins) { r.plugins = plugins }
 
 // DeviceResources returns the names of the node's device resources: a pod that requests one is a
 // device pod. all says that there can be no others. The caller must not change the map.
@@ -29,7 +36,7 @@ func (r *Registry) Follow(report Report) { r.report = report }
 func (r *Registry) DeviceResources() (names map[types.ResourceName]bool, all bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	reported, complete := r.report()
+	reported, complete := r.plugins.ExtendedResources()
 	if complete {
 		r.setResources(nil, reported, true)
 	} else {
@@ -43,7 +50,7 @@ func (r *Registry) DeviceResources() (names map[types.ResourceName]bool, all boo
 func (r *Registry) NotePublished(names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, complete := r.report(); complete {
+	if _, complete := r.plugins.ExtendedResources(); complete {
 		return
 	}
 	published := make([]types.ResourceName, len(names))

@@ -84,7 +84,7 @@ func rememberPods(ctx context.Context, file string) error {
 	client := fake.NewClientset(pod(plainPod, nil),
 		pod(devicePod, corev1.ResourceList{gpuResource: resource.MustParse("1")}))
 	registry := pods.NewRegistry(0)
-	registry.Follow(func() ([]sdk.ResourceName, bool) { return []sdk.ResourceName{gpuResource}, true })
+	registry.Follow(gpuPlugin{})
 	registry.DeviceResources()
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, klog.Background()))
 	watched := make(chan struct{})
@@ -105,6 +105,14 @@ func rememberPods(ctx context.Context, file string) error {
 	registry.KeepSaved(ctx, file)
 	_, err := os.Stat(file)
 	return err
+}
+
+// gpuPlugin publishes one resource.
+type gpuPlugin struct{}
+
+// ExtendedResources implements pods.Plugins.
+func (gpuPlugin) ExtendedResources() ([]sdk.ResourceName, bool) {
+	return []sdk.ResourceName{gpuResource}, true
 }
 
 // awaitCall makes the call until it works.

@@ -77,7 +77,7 @@ func TestAKubeletsIdentityDoesAllThatAFailedDeviceNeeds(t *testing.T) {
 	files := plugins.NewFiles("node-1", load, plugins.DefaultTiming(), func(string, string, time.Duration, error) {})
 	manager := plugins.New("node-1", files)
 	registry := pods.NewRegistry(time.Second)
-	registry.Follow(func() ([]types.ResourceName, bool) { return nil, true })
+	registry.Follow(noDevices{})
 	tracker := devicehealth.NewTracker(manager, holdsFirst{pod, gpus[0]}, func(string, string) {})
 	warnings := make(chan string, 100)
 	keeper := devicehealth.NewKeeper(devicehealth.Options{
@@ -203,3 +203,9 @@ func letNodesReadNamespaces(t *testing.T) {
 		}
 	})
 }
+
+// noDevices are plugins that publish no extended resource.
+type noDevices struct{}
+
+// ExtendedResources implements pods.Plugins.
+func (noDevices) ExtendedResources() (names []types.ResourceName, complete bool) { return nil, true }

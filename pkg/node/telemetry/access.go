@@ -1,13 +1,14 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+// Package telemetry serves health and metrics to those who may read them: everybody on this
+// machine, and on addresses that other machines reach those whom the API server lets.
+package telemetry
 
 import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -27,44 +28,54 @@ import (
 )
 
 const (
-	// accessLimit is how long the API server may take to say who may read.
-	accessLimit = 5 * time.Second
-	// accessTTL is how long its answer counts, as with the kubelet's and the scheduler's own.
-	accessTTL = 10 * time.Second
+	// reviewTimeout is how long the API server may take to say who may read.
+	reviewTimeout = 5 * time.Second
+	// reviewTTL is how long its answer counts, as with the kubelet's and the scheduler's own.
+	reviewTTL = 10 * time.Second
 )
 
-// access lets those read whom the API server lets: whoever sends a bearer token that a TokenReview
-// accepts, of a user whom a SubjectAccessReview allows the request's path, as kube-scheduler does
-// for its metrics. The kubelet's identity may ask for both. Whoever is on this machine may read, as
-// on an address of this machine alone. It is safe for concurrent use.
+// Clients connects to the API server.
+type Clients interface {
+	// Client returns a client; an error says that there is none yet.
+	Client() (kubernetes.Interface, error)
+}
+
+// Access lets those read whom the API server lets: readers that send a bearer token that a
+// TokenReview accepts, of a user whom a SubjectAccessReview allows the request's path, as
+// kube-scheduler does for its metrics. The kubelet's identity may create both. All readers on this
+// machine may read, as on an address of this machine alone. It is safe for concurrent use.
 //
 // The library of the API server for this would bring a CEL compiler into each node's memory.
-type access struct {
-	connect func() (kubernetes.Interface, error)
+type Access struct {
+	clients Clients
 	answers *cache.Expiring // statuses by digest of token and path
+
+	mu     sync.Mutex
+	client kubernetes.Interface // nil before the first one
 }
 
-// newAccess returns the access that the API server of a kubeconfig gives, which may appear later.
-func newAccess(kubeconfig string) *access {
-	var mu sync.Mutex
-	var client kubernetes.Interface
-	return &access{answers: cache.NewExpiring(), connect: func() (kubernetes.Interface, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if client == nil {
-			made, err := newClient(kubeconfig)
-			if err != nil {
-				return nil, err
-			}
-			client = made
+// NewAccess returns the access that the API server gives, which may appear later.
+func NewAccess(clients Clients) *Access {
+	return &Access{clients: clients, answers: cache.NewExpiring()}
+}
+
+// connect returns the client.
+func (a *Access) connect() (kubernetes.Interface, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.client == nil {
+		made, err := a.clients.Client()
+		if err != nil {
+			return nil, err
 		}
-		return client, nil
-	}}
+		a.client = made
+	}
+	return a.client, nil
 }
 
-// guard answers requests that may not read: 401 without a token that counts, 403 for a user who is
-// not allowed, 503 while the API server cannot be asked.
-func (a *access) guard(handler http.Handler) http.Handler {
+// Guard answers requests that may not read: 401 without a token that counts, 403 for a user who is
+// not allowed, 503 while the API server does not answer.
+func (a *Access) Guard(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if status := a.status(request); status != http.StatusOK {
 			http.Error(w, http.StatusText(status), status)
@@ -74,12 +85,12 @@ func (a *access) guard(handler http.Handler) http.Handler {
 	})
 }
 
-// allows reports whether a request may read.
-func (a *access) allows(request *http.Request) bool { return a.status(request) == http.StatusOK }
+// Allows reports whether a request may read.
+func (a *Access) Allows(request *http.Request) bool { return a.status(request) == http.StatusOK }
 
 // status says what becomes of a request.
-func (a *access) status(request *http.Request) int {
-	if isLocal(request.RemoteAddr) {
+func (a *Access) status(request *http.Request) int {
+	if IsLocal(request.RemoteAddr) {
 		return http.StatusOK
 	}
 	scheme, token, _ := strings.Cut(request.Header.Get("Authorization"), " ")
@@ -90,20 +101,20 @@ func (a *access) status(request *http.Request) int {
 	if known, ok := a.answers.Get(key); ok {
 		return known.(int)
 	}
-	ctx, cancel := context.WithTimeout(request.Context(), accessLimit)
+	ctx, cancel := context.WithTimeout(request.Context(), reviewTimeout)
 	defer cancel()
-	status, err := a.ask(ctx, token, request.URL.Path)
+	status, err := a.review(ctx, token, request.URL.Path)
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot find out whether a request may read", logkey.Path, request.URL.Path,
 			logkey.Remote, request.RemoteAddr, logkey.Reason, err.Error())
 		return http.StatusServiceUnavailable
 	}
-	a.answers.Set(key, status, accessTTL)
+	a.answers.Set(key, status, reviewTTL)
 	return status
 }
 
-// ask asks the API server.
-func (a *access) ask(ctx context.Context, token, path string) (status int, err error) {
+// review has the API server review a token.
+func (a *Access) review(ctx context.Context, token, path string) (status int, err error) {
 	client, err := a.connect()
 	if err != nil {
 		return 0, err
@@ -137,15 +148,15 @@ func (a *access) ask(ctx context.Context, token, path string) (status int, err e
 	return http.StatusOK, nil
 }
 
-// isLocal reports whether only this machine reaches an address.
-func isLocal(address string) bool {
+// IsLocal reports whether only this machine reaches an address.
+func IsLocal(address string) bool {
 	resolved, err := net.ResolveTCPAddr("tcp", address)
 	return err == nil && resolved.IP.IsLoopback()
 }
 
-// serverTLS returns the configuration of a server with the certificate of the files, which are read
+// ServerTLS returns the configuration of a server with the certificate of the files, which are read
 // for each connection; or, without files, with one for the host's name that is made now.
-func serverTLS(certificate, key, hostname string) (*tls.Config, error) {
+func ServerTLS(certificate, key, hostname string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if certificate == "" {
 		pemCertificate, pemKey, err := cert.GenerateSelfSignedCertKey(hostname, nil, nil)
@@ -164,35 +175,4 @@ func serverTLS(certificate, key, hostname string) (*tls.Config, error) {
 		return &read, err
 	}
 	return config, nil
-}
-
-// validateMetrics says what of the flags for metrics cannot be.
-func (o *Options) validateMetrics() error {
-	if o.DeviceSeries < 0 {
-		return fmt.Errorf("--device-series is %d; want a number of devices, or 0 for none", o.DeviceSeries)
-	}
-	if (o.MetricsCertificate == "") != (o.MetricsKey == "") {
-		return errors.New("--metrics-tls-cert-file and --metrics-tls-private-key-file need each other: give both or " +
-			"none")
-	}
-	if o.MetricsAddress == "" {
-		return nil
-	}
-	if _, err := net.ResolveTCPAddr("tcp", o.MetricsAddress); err != nil {
-		return fmt.Errorf("--metrics-bind-address: %w; want an address such as 127.0.0.1:10261, or nothing", err)
-	}
-	if isLocal(o.MetricsAddress) {
-		return nil
-	}
-	if o.Kubeconfig == "" {
-		return fmt.Errorf("--metrics-bind-address=%s is reached from other machines, and without --kubeconfig "+
-			"there is no API server that knows who may read; use one such as 127.0.0.1:10261, or nothing",
-			o.MetricsAddress)
-	}
-	if o.MetricsCertificate != "" {
-		if _, err := tls.LoadX509KeyPair(o.MetricsCertificate, o.MetricsKey); err != nil {
-			return fmt.Errorf("--metrics-tls-cert-file: %w", err)
-		}
-	}
-	return nil
 }

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package devicemanager
+package kubeletstate
 
 import (
 	"encoding/json"
@@ -18,7 +18,7 @@ import (
 
 func TestWhatTheKubeletsPluginsGaveAContainerIsWhatTheKubeletRemembers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "checkpoint")
-	if gifts, err := ReadGifts(path, "u", "main"); err != nil || len(gifts) > 0 {
+	if gifts, err := (Files{Checkpoint: path}).Gifts("u", "main"); err != nil || len(gifts) > 0 {
 		t.Errorf("without a checkpoint: %v, %v", gifts, err)
 	}
 	type entry struct {
@@ -38,10 +38,12 @@ func TestWhatTheKubeletsPluginsGaveAContainerIsWhatTheKubeletRemembers(t *testin
 		Mounts:     []*pluginapi.Mount{{ContainerPath: "/in", HostPath: "/out"}},
 		CdiDevices: []*pluginapi.CDIDevice{{Name: "a.b/c=2"}},
 	})
-	standIn := answer(&pluginapi.ContainerAllocateResponse{Annotations: map[string]string{StandInAnnotation: "true"}})
+	placeholder := answer(&pluginapi.ContainerAllocateResponse{
+		Annotations: map[string]string{PlaceholderAnnotation: "true"},
+	})
 	raw, err := json.Marshal(map[string]any{"Data": map[string]any{"PodDeviceEntries": []entry{
 		{"u", "main", "a.b/one", nil, full}, {"u", "main", "a.b/empty", nil, nil},
-		{"u", "main", "a.b/ours", nil, standIn}, {"u", "side", "a.b/two", nil, full},
+		{"u", "main", "a.b/ours", nil, placeholder}, {"u", "side", "a.b/two", nil, full},
 		{"v", "main", "a.b/two", nil, full},
 	}}})
 	if err != nil {
@@ -50,7 +52,7 @@ func TestWhatTheKubeletsPluginsGaveAContainerIsWhatTheKubeletRemembers(t *testin
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := ReadGifts(path, "u", "main")
+	got, err := (Files{Checkpoint: path}).Gifts("u", "main")
 	if diff := cmp.Diff([]firewall.Gift{
 		{
 			Resource: "a.b/one", Envs: map[string]string{"A": "1"},
@@ -64,14 +66,14 @@ func TestWhatTheKubeletsPluginsGaveAContainerIsWhatTheKubeletRemembers(t *testin
 	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadGifts(path, "u", "main"); err == nil {
+	if _, err := (Files{Checkpoint: path}).Gifts("u", "main"); err == nil {
 		t.Error("a checkpoint that cannot be read says nothing")
 	}
 }
 
 func TestTheDriversOfClaimsAreThoseThatTheKubeletRemembersForThePod(t *testing.T) {
-	path := filepath.Join(t.TempDir(), KubeletClaims)
-	if drivers, err := ReadKubeletClaims(path, "u"); err != nil || len(drivers) > 0 {
+	path := filepath.Join(t.TempDir(), ClaimsName)
+	if drivers, err := (Files{ResourceClaims: path}).Claims("u"); err != nil || len(drivers) > 0 {
 		t.Errorf("without a file: %v, %v", drivers, err)
 	}
 	// As Kubernetes 1.34 to 1.37 write it.
@@ -88,7 +90,7 @@ func TestTheDriversOfClaimsAreThoseThatTheKubeletRemembersForThePod(t *testing.T
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := ReadKubeletClaims(path, "u")
+	got, err := (Files{ResourceClaims: path}).Claims("u")
 	want := map[string]string{"k8s.gpu.nvidia.com/claim=1": "gpu.nvidia.com", "x.y/z=both": ""}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -97,7 +99,7 @@ func TestTheDriversOfClaimsAreThoseThatTheKubeletRemembersForThePod(t *testing.T
 		if err := os.WriteFile(path, []byte(broken), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ReadKubeletClaims(path, "u"); err == nil {
+		if _, err := (Files{ResourceClaims: path}).Claims("u"); err == nil {
 			t.Errorf("%s says nothing", broken)
 		}
 	}

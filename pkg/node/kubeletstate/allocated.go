@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package devicemanager
+package kubeletstate
 
 import (
 	"encoding/json"
@@ -13,16 +13,24 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 )
 
-// ReadGifts returns what plugins that are registered with the kubelet gave a container, as the
-// kubelet's checkpoint at path has it: it is written before the container is created.
-func ReadGifts(path, podUID, container string) ([]firewall.Gift, error) {
-	state, err := ReadKubeletState(path)
+// Files are the kubelet's files.
+type Files struct {
+	// Checkpoint is the path of the checkpoint, usually [Path].
+	Checkpoint string
+	// ResourceClaims is the path of the record of claims, [ClaimsName] in the root directory.
+	ResourceClaims string
+}
+
+// Gifts returns what plugins that are registered with the kubelet allocated to a container. The
+// kubelet writes it before the container is created.
+func (f Files) Gifts(podUID, container string) ([]firewall.Gift, error) {
+	state, err := Read(f.Checkpoint)
 	if err != nil {
 		return nil, err
 	}
 	var gifts []firewall.Gift
 	for _, h := range state.Holdings {
-		if h.PodUID != podUID || h.Container != container || h.StandIn {
+		if h.PodUID != podUID || h.Container != container || h.Placeholder {
 			continue
 		}
 		gift := firewall.Gift{
@@ -39,16 +47,15 @@ func ReadGifts(path, podUID, container string) ([]firewall.Gift, error) {
 	return gifts, nil
 }
 
-// KubeletClaims is the name of the file, in the kubelet's root directory, in which the kubelet
+// ClaimsName is the name of the file, in the kubelet's root directory, in which the kubelet
 // remembers what drivers have prepared for resource claims.
-const KubeletClaims = "dra_manager_state"
+const ClaimsName = "dra_manager_state"
 
-// ReadKubeletClaims returns the drivers of the CDI devices that were prepared for claims of a pod,
-// by the device, as the file at path has them. Unlike the kubelet's PodResources API, it has those
-// of init containers. A file that is not there says nothing. A device of two drivers, which CDI has
-// once, has none of them.
-func ReadKubeletClaims(path, podUID string) (map[string]string, error) {
-	raw, err := os.ReadFile(path)
+// Claims returns the drivers of the CDI devices that were prepared for claims of a pod, by the
+// device. Unlike the kubelet's PodResources API, the record has those of init containers. A missing
+// file has none. A device of two drivers, which CDI has once, has none of them.
+func (f Files) Claims(podUID string) (map[string]string, error) {
+	raw, err := os.ReadFile(f.ResourceClaims)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -69,7 +76,7 @@ func ReadKubeletClaims(path, podUID string) (map[string]string, error) {
 		err = json.Unmarshal([]byte(content.Data), &data)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the kubelet's record of resource claims: %s: %w", path, err)
+		return nil, fmt.Errorf("the kubelet's record of resource claims: %s: %w", f.ResourceClaims, err)
 	}
 	drivers := map[string]string{}
 	for _, claim := range data.ClaimInfoStateList {

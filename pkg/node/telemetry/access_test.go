@@ -1,16 +1,16 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package telemetry
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -19,7 +19,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -32,7 +31,7 @@ type reviewer struct {
 	away  atomic.Bool
 }
 
-func (r *reviewer) access() *access {
+func (r *reviewer) access() *Access {
 	client := fake.NewClientset()
 	client.PrependReactor("create", "tokenreviews",
 		func(action clienttesting.Action) (bool, apiruntime.Object, error) {
@@ -55,13 +54,12 @@ func (r *reviewer) access() *access {
 				*asked == authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}
 			return true, review, nil
 		})
-	return &access{answers: cache.NewExpiring(),
-		connect: func() (kubernetes.Interface, error) { return client, nil }}
+	return NewAccess(connected{client})
 }
 
 func TestMetricsAreReadByThoseWhomTheAPIServerLets(t *testing.T) {
 	api := &reviewer{}
-	handler := api.access().guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	handler := api.access().Guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, "kubecri_grants 1") //nolint:errcheck // a recorder
 	}))
 	get := func(path, authorization string) int {
@@ -114,22 +112,6 @@ func TestMetricsAreReadByThoseWhomTheAPIServerLets(t *testing.T) {
 	}
 }
 
-func TestReasonsOfFailedChecksAreWithheldFromStrangers(t *testing.T) {
-	checks := []check{{
-		name: "grants", run: func(context.Context) error { return errors.New("the disk of team-a is full") },
-	}}
-	for _, mayKnow := range []bool{true, false} {
-		answer := httptest.NewRecorder()
-		report(checks, func(*http.Request) bool { return mayKnow }).
-			ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
-		text := answer.Body.String()
-		if answer.Code != http.StatusServiceUnavailable || !strings.HasPrefix(text, "[-]grants: ") ||
-			strings.Contains(text, "team-a") != mayKnow {
-			t.Errorf("a reader who may know (%v) sees status %d, %q", mayKnow, answer.Code, text)
-		}
-	}
-}
-
 func TestTheCertificateIsReadAgainWhenItChanges(t *testing.T) {
 	directory := t.TempDir()
 	certificate, key := filepath.Join(directory, "tls.crt"), filepath.Join(directory, "tls.key")
@@ -138,15 +120,18 @@ func TestTheCertificateIsReadAgainWhenItChanges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		write(t, certificate, string(pemCertificate))
-		write(t, key, string(pemKey))
+		if err := errors.Join(
+			os.WriteFile(certificate, pemCertificate, 0o600), os.WriteFile(key, pemKey, 0o600),
+		); err != nil {
+			t.Fatal(err)
+		}
 	}
 	renew("first")
-	config, err := serverTLS(certificate, key, "node-1")
+	config, err := ServerTLS(certificate, key, "node-1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := serverTLS("", "", "node-1")
+	made, err := ServerTLS("", "", "node-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,30 +155,8 @@ func TestTheCertificateIsReadAgainWhenItChanges(t *testing.T) {
 	serves(made, "node-1")
 }
 
-func TestAnAddressForOtherMachinesNeedsAnAPIServer(t *testing.T) {
-	for name, test := range map[string]struct {
-		change func(*Options)
-		want   string // empty: it is valid
-	}{
-		"the default":                        {func(*Options) {}, ""},
-		"none":                               {func(o *Options) { o.MetricsAddress = "" }, ""},
-		"all addresses, with an API server":  {func(o *Options) { o.MetricsAddress, o.Kubeconfig = ":10261", "k" }, ""},
-		"all addresses, without":             {func(o *Options) { o.MetricsAddress = "0.0.0.0:10261" }, "who may read"},
-		"no port":                            {func(o *Options) { o.MetricsAddress = "localhost" }, "missing port"},
-		"a certificate without a key":        {func(o *Options) { o.MetricsCertificate = "a" }, "need each other"},
-		"a negative number of device series": {func(o *Options) { o.DeviceSeries = -1 }, "--device-series"},
-		"a certificate that is not there": {func(o *Options) {
-			o.MetricsAddress, o.Kubeconfig, o.MetricsCertificate, o.MetricsKey = ":1", "k", "/none", "/none"
-		}, "/none: no such file"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			options := NewOptions()
-			options.Kubeconfig = ""
-			test.change(options)
-			err := options.validateMetrics()
-			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%v, want %q", err, test.want)
-			}
-		})
-	}
-}
+// connected has a client.
+type connected struct{ client kubernetes.Interface }
+
+// Client implements Clients.
+func (c connected) Client() (kubernetes.Interface, error) { return c.client, nil }

@@ -1,7 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package devicemanager
+// Package kubeletstate reads the kubelet's own files: its checkpoint of device plugins, with the
+// devices that containers were allocated, and its record of resource claims. It writes none.
+package kubeletstate
 
 import (
 	"encoding/json"
@@ -19,54 +21,72 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// KubeletState is what the kubelet's checkpoint of devices says.
-type KubeletState struct {
+// Dir is the directory in which device plugins register with the kubelet, and which has the
+// kubelet's checkpoint. It does not depend on the kubelet's --root-dir.
+const Dir = pluginapi.DevicePluginPath
+
+// CheckpointName is the name of the file in [Dir] in which the kubelet remembers its device plugins
+// and what they allocated.
+const CheckpointName = "kubelet_internal_checkpoint"
+
+// Path is the path of that file.
+const Path = Dir + CheckpointName
+
+// PlaceholderAnnotation is an annotation of each container that requests a resource for which
+// kubecri is registered with the kubelet in the plugin's place. By it, and by nothing else, the
+// kubelet's checkpoint distinguishes containers whose devices the scheduler chose from those whose
+// devices a plugin allocated.
+const PlaceholderAnnotation = "kubedevice.io/stand-in"
+
+// State is the content of the kubelet's checkpoint of devices.
+type State struct {
 	// Resources are those of the device plugins that are registered with the kubelet, or were
 	// within the last five minutes; sorted.
 	Resources []types.ResourceName
 	// Holdings are the devices of containers. The kubelet forgets those of a pod that is gone only
 	// when it next allocates a device.
-	Holdings []KubeletHolding
+	Holdings []Holding
 }
 
-// KubeletHolding is what one container holds of one resource.
-type KubeletHolding struct {
+// Holding is what one container holds of one resource.
+type Holding struct {
 	PodUID    string
 	Container string
 	Resource  types.ResourceName
 	IDs       []string // sorted
 	// NUMA are the NUMA nodes of the devices, by ID; a device of none is not in it.
 	NUMA map[string][]int
-	// StandIn says that kubecri has answered in the place of the plugin: the IDs mean nothing, and
-	// what the container has says its pod's allocation.
-	StandIn bool
+	// Placeholder says that kubecri has answered in the place of the plugin: the IDs mean nothing,
+	// and the pod's allocation has the container's devices.
+	Placeholder bool
 	// Response is what the plugin answered, and the container gets; nil if it cannot be read.
 	Response *pluginapi.ContainerAllocateResponse
 }
 
-// remembers reports whether the kubelet knows the resource.
-func (s KubeletState) remembers(resource types.ResourceName) bool {
+// Remembers reports whether the kubelet knows the resource.
+func (s State) Remembers(resource types.ResourceName) bool {
 	return slices.Contains(s.Resources, resource) ||
-		slices.ContainsFunc(s.Holdings, func(h KubeletHolding) bool { return h.Resource == resource })
+		slices.ContainsFunc(s.Holdings, func(h Holding) bool { return h.Resource == resource })
 }
 
-// Gives reports whether the kubelet gave the device to the container, and not by a stand-in.
-func (s KubeletState) Gives(podUID, container string, device types.ResourceName) bool {
+// Allocated reports whether the kubelet allocated the device to the container, and not by a
+// placeholder.
+func (s State) Allocated(podUID, container string, device types.ResourceName) bool {
 	d, ok := kubeletdevice.Parse(device)
-	return ok && slices.ContainsFunc(s.Holdings, func(h KubeletHolding) bool {
-		return h.PodUID == podUID && h.Container == container && h.Resource == d.Resource && !h.StandIn &&
+	return ok && slices.ContainsFunc(s.Holdings, func(h Holding) bool {
+		return h.PodUID == podUID && h.Container == container && h.Resource == d.Resource && !h.Placeholder &&
 			slices.Contains(h.IDs, d.ID)
 	})
 }
 
-// ReadKubeletState reads the kubelet's checkpoint at path. A file that is not there says nothing.
-func ReadKubeletState(path string) (KubeletState, error) {
+// Read reads the kubelet's checkpoint at path. A missing file is an empty state.
+func Read(path string) (State, error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return KubeletState{}, nil
+		return State{}, nil
 	}
 	if err != nil {
-		return KubeletState{}, fmt.Errorf("the kubelet's checkpoint: %w", err)
+		return State{}, fmt.Errorf("the kubelet's checkpoint: %w", err)
 	}
 	var content struct {
 		Data struct {
@@ -80,14 +100,15 @@ func ReadKubeletState(path string) (KubeletState, error) {
 		}
 	}
 	if err := json.Unmarshal(raw, &content); err != nil {
-		return KubeletState{}, fmt.Errorf("the kubelet's checkpoint: %s: %w", path, err)
+		return State{}, fmt.Errorf("the kubelet's checkpoint: %s: %w", path, err)
 	}
-	state := KubeletState{Resources: slices.Sorted(maps.Keys(content.Data.RegisteredDevices))}
+	state := State{Resources: slices.Sorted(maps.Keys(content.Data.RegisteredDevices))}
 	for _, entry := range content.Data.PodDeviceEntries {
 		response := responseOf(entry.AllocResp)
-		holding := KubeletHolding{
+		holding := Holding{
 			PodUID: entry.PodUID, Container: entry.ContainerName, Resource: entry.ResourceName,
-			NUMA: map[string][]int{}, StandIn: isStandIns(response), Response: response,
+			NUMA: map[string][]int{}, Response: response,
+			Placeholder: response.GetAnnotations()[PlaceholderAnnotation] != "",
 		}
 		for _, node := range slices.Sorted(maps.Keys(entry.DeviceIDs)) {
 			for _, id := range entry.DeviceIDs[node] {

@@ -1,0 +1,172 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"go/types"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// maxFunctionFields is how many fields of structs in functionsIn are functions: none is added
+// without another one that goes. Where one part of the program calls another, an interface that the
+// caller declares shows whom it calls.
+const maxFunctionFields = 115
+
+// functionsIn are the directories whose fields are counted.
+var functionsIn = []string{"pkg/node", "pkg/scheduler"}
+
+// The reasons for which a field is a function.
+const (
+	notifies = "it notifies metrics, events or a reader of progress; nothing comes back"
+	machine  = "it is a call of the machine or of a clock, which tests replace"
+	ends     = "it ends what the struct has begun"
+	row      = "it is one row of a table in the code"
+	once     = "it is a value that is made on its first use"
+	runs     = "it runs a function in a goroutine of the scheduler's framework"
+	reads    = "it returns one value of a part that is made before the struct"
+)
+
+// functionFields are the fields by their reasons: names by package, each as Type.field, or as
+// .field in a struct without a name.
+var functionFields = map[string]map[string]string{
+	notifies: {
+		"pkg/node/admission": "Admission.Observe Admission.ObserveFirewall Admission.Warn Admission.WarnIgnored " +
+			"Admission.WarnLeftOut Seals.Observe Seals.Warn",
+		"pkg/node/advertise": "Options.Observe Options.Omitted Options.Published Options.Refuse Options.Taints",
+		"pkg/node/criproxy":  "Options.Observe",
+		"pkg/node/devicehealth": "Options.Observe Options.Warn TaintOptions.Observe TaintOptions.Warn Taints.event " +
+			"Tracker.event evictor.observe evictor.warn",
+		"pkg/node/devicemanager":        "Options.Observe",
+		"pkg/node/enrolment":            "Options.Progress",
+		"pkg/node/failover":             "Options.Observe Options.Warn",
+		"pkg/node/nri":                  "validator.found",
+		"pkg/node/nrifront":             "Options.Warn",
+		"pkg/node/plugins":              "Files.observe",
+		"pkg/node/uninstall":            "Options.Progress",
+		"pkg/scheduler/frameworkplugin": "quotas.changed",
+	},
+	machine: {
+		"pkg/node/app": "Options.loadPlugins",
+		"pkg/node/enrolment": "Host.Run Host.changing Options.CDI Options.CheckNRI Options.CheckPlugin " +
+			"Options.Configuration Options.Connect Options.Free Options.Granted Options.Registered Options.Runtime " +
+			"Options.ServerTime Options.Unit Options.Validator Options.Withdraw",
+		"pkg/node/firewall":    "Options.Exists",
+		"pkg/node/nri":         "Machine.Peer Machine.Run",
+		"pkg/node/plugins":     "Files.load",
+		"pkg/node/pods":        "Registry.now",
+		"pkg/scheduler/whatif": "Engine.sleep budget.rest",
+	},
+	ends: {
+		"pkg/node/conformance":          "session.stop",
+		"pkg/node/criproxy":             "Proxy.end",
+		"pkg/node/enrolment":            "NRI.Stop",
+		"pkg/node/nri":                  "validator.leave",
+		"pkg/node/nrifront":             "Devices.stop Front.leave Front.stop",
+		"pkg/scheduler/frameworkplugin": "background.stop",
+	},
+	row: {
+		"pkg/node/app":         "check.note check.run",
+		"pkg/node/conformance": "check.observe check.run",
+		"pkg/node/enrolment":   "step.do",
+		"pkg/scheduler/whatif": "change.make",
+	},
+	once: {
+		"pkg/node/admission":       "podRef.annotation",
+		"pkg/scheduler/allocation": "Inventory.byDevice Node.content Node.state Node.summary translation.sized",
+	},
+	runs: {
+		"pkg/scheduler/frameworkplugin": "quotas.run requeuer.run retries.run",
+	},
+	reads: {
+		"pkg/node/admission":     "Admission.CDI Admission.Image Admission.Variables Seals.Verifier",
+		"pkg/node/advertise":     "Options.KubeletCounts",
+		"pkg/node/app":           "deviceMetrics.grants deviceMetrics.inventory",
+		"pkg/node/criproxy":      "Limit.Refuse",
+		"pkg/node/devicehealth":  "Keeper.outdated TaintKeeper.outdated",
+		"pkg/node/devicemanager": "Options.KubeletResources",
+		"pkg/node/failover":      "Options.Take",
+		"pkg/node/firewall":      "Container.Own Options.KubeletServes",
+		"pkg/node/nri":           "Options.Prepare Options.Settings Registration.prepare Registration.settings",
+		"pkg/node/nrifront":      "Options.Since",
+		"pkg/node/podresources": "Devices.Extended Devices.Replaces Options.Devices Options.Grants alphaLister.now " +
+			"lister.now",
+		"pkg/scheduler/failover":        "Options.Leads Options.PodsOn",
+		"pkg/scheduler/frameworkplugin": "Shared.podsSynced Shared.synced requeuer.activate retries.activate",
+		"pkg/scheduler/readapi": "Cluster.PodsOn Options.Self leadership.complete publisher.address " +
+			"publisher.certificate",
+		"pkg/scheduler/whatif": "Engine.profiles queriedPods.pod simulation.ofManifest",
+	},
+}
+
+// TestEveryFunctionFieldHasAReason holds that functionFields has all fields and no others. With -v
+// it prints how many each reason has.
+func TestEveryFunctionFieldHasAReason(t *testing.T) {
+	reasons := map[string]string{}
+	for reason, packages := range functionFields {
+		for directory, names := range packages {
+			for _, name := range strings.Fields(names) {
+				reasons[directory+" "+name] = reason
+			}
+		}
+	}
+	found, counts := map[string]bool{}, map[string]int{}
+	for _, p := range loadPackages(t, "./pkg/...") {
+		counted := slices.ContainsFunc(functionsIn, func(top string) bool { return within(p.directory, top) })
+		if !counted {
+			continue
+		}
+		for _, name := range p.functions {
+			field := p.directory + " " + name
+			found[field] = true
+			counts[reasons[field]]++
+			if reasons[field] == "" {
+				t.Errorf("%s is a function: have the struct's package declare an interface of one or two methods in "+
+					"its place, or add it to functionFields with its reason", field)
+			}
+		}
+	}
+	for field := range reasons {
+		if !found[field] {
+			t.Errorf("functionFields has %s, which is no function any more: remove it, and lower maxFunctionFields",
+				field)
+		}
+	}
+	if len(found) != maxFunctionFields {
+		t.Errorf("%d fields of structs are functions, and maxFunctionFields is %d", len(found), maxFunctionFields)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(counts)) {
+		t.Logf("%d: %s", counts[reason], reason)
+	}
+}
+
+// functionFieldsOf returns the fields of a package's structs whose type is a function, as
+// Type.field, sorted. Import rules do not see whom such a field calls.
+func functionFieldsOf(checked *types.Package, definitions []types.Object) []string {
+	owners := map[types.Object]string{}
+	for _, name := range checked.Scope().Names() {
+		object, isType := checked.Scope().Lookup(name).(*types.TypeName)
+		if !isType {
+			continue
+		}
+		if structure, isStruct := object.Type().Underlying().(*types.Struct); isStruct {
+			for field := range structure.Fields() {
+				owners[field] = name
+			}
+		}
+	}
+	found := map[string]bool{}
+	for _, object := range definitions {
+		field, isVariable := object.(*types.Var)
+		if !isVariable || !field.IsField() {
+			continue
+		}
+		if _, isFunction := field.Type().Underlying().(*types.Signature); isFunction {
+			found[owners[field]+"."+field.Name()] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}

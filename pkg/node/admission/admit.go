@@ -1,0 +1,52 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/logkey"
+)
+
+// Admit decides about a container that is about to be created. It returns what to add to it, or nil
+// if it passes untouched. Its error has a gRPC status, whose message is for the pod's owner. What
+// is returned must win over what the container has: a variable that is set twice has this value.
+func (a *Admission) Admit(ctx context.Context, c Container) (addition *runtimeapi.ContainerConfig, err error) {
+	outcome := Refused
+	defer func() { a.observeOutcome(outcome) }()
+	r := newRequest(c)
+	devicePod, err := a.verify(ctx, r)
+	if err == nil && !devicePod {
+		err = refuseUnallocated(r)
+	}
+	if err == nil {
+		err = a.guard(ctx, r)
+	}
+	if err == nil && devicePod {
+		err = a.grant(ctx, r)
+	}
+	result := Passed
+	if err == nil {
+		addition, result, err = a.inject(ctx, r)
+	}
+	if err != nil {
+		return nil, a.refuse(ctx, r.podRef, err)
+	}
+	outcome = result
+	if outcome != Passed {
+		klog.FromContext(ctx).
+			V(2).
+			Info("A container is changed", logkey.Outcome, outcome, logkey.Pod, r.ref(), logkey.Container, r.container)
+	}
+	return addition, nil
+}
+
+func (a *Admission) observeOutcome(outcome Outcome) {
+	if a.Observe != nil {
+		a.Observe(outcome)
+	}
+}
