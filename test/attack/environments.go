@@ -131,7 +131,7 @@ func environments() []*Attempt {
 					Command:       clustertest.Idle,
 					RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
 			}, nvidias, false, false},
-		{"firewall-blank-prefix", "sets the variable, and 997 more whose names begin with a blank, by a prefix of envFrom",
+		{"firewall-blank-prefix", "sets it, and 997 variables whose names begin with a blank, by a prefix of envFrom",
 			func(pod *corev1.Pod) {
 				env("all")(pod)
 				for i := range 2 {

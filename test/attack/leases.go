@@ -96,7 +96,8 @@ func keepsOthersOut(renewed time.Duration, seconds int32) Try {
 			HolderIdentity: ptr.To("attacker"), LeaseDurationSeconds: &seconds,
 			RenewTime: ptr.To(metav1.NewMicroTime(time.Now().Add(renewed))),
 		}
-		if _, err := attacker.CoordinationV1().Leases(s.namespace).Update(ctx, lease, metav1.UpdateOptions{}); err != nil {
+		if _, err := attacker.CoordinationV1().Leases(s.namespace).Update(ctx, lease,
+			metav1.UpdateOptions{}); err != nil {
 			return Got{}, err
 		}
 		machine := &enrolledMachine{enrolled: make(chan struct{}, 1)}

@@ -114,11 +114,12 @@ func (s *Stage) refusedOrRuns(ctx context.Context, pod *corev1.Pod) (got Got, er
 	return got, err
 }
 
-// unbounded makes the attempt on the node whose kubecri has no bounds: it runs the pods of the list.
-// If there is an answer that is too long, the runtime drops kubecri for it, and otherwise kubecri is
-// restarted, as for an upgrade. The attempt succeeds if another container then gets what it requests
-// of NVIDIA's runtime, or if the runtime panics at kubecri's next registration, as it may. Without a
-// list, kubecri is registered again at once, and it succeeds if the runtime has dropped kubecri.
+// unbounded makes the attempt on the node whose kubecri has no bounds: it runs the pods of the
+// list. If there is an answer that is too long, the runtime drops kubecri for it, and otherwise
+// kubecri is restarted, as for an upgrade. The attempt succeeds if another container then gets what
+// it requests of NVIDIA's runtime, or if the runtime panics at kubecri's next registration, as it
+// may. Without a list, kubecri is registered again at once, and it succeeds if the runtime has
+// dropped kubecri.
 func (s *Stage) unbounded(ctx context.Context, list []*corev1.Pod, answer bool) (Got, error) {
 	node := s.node(unbounded)
 	tenant, err := s.tenantWithLarge(ctx)
@@ -155,7 +156,7 @@ func (s *Stage) unbounded(ctx context.Context, list []*corev1.Pod, answer bool) 
 		return Got{}, err
 	}
 	if list == nil {
-		return Got{Succeeds, "the runtime has dropped kubecri for its answer, and creates the container without it"}, nil
+		return Got{Succeeds, "the runtime drops kubecri for its answer, and creates the container without it"}, nil
 	}
 	if answer {
 		// The list is sent right after that.
@@ -175,8 +176,8 @@ func (s *Stage) unbounded(ctx context.Context, list []*corev1.Pod, answer bool) 
 	return s.asks(ctx, greedy.Name, "main")
 }
 
-// awaitEmpty removes what the attempt before has left on the node unbounded, and waits until kubecri
-// is registered there.
+// awaitEmpty removes what the attempt before has left on the node unbounded, and waits until
+// kubecri is registered there.
 func (s *Stage) awaitEmpty(ctx context.Context) error {
 	runtime, end, err := s.runtime(unbounded, containerdSocket)
 	if err != nil {
@@ -286,8 +287,8 @@ func (s *Stage) manyLabels() (pods []*corev1.Pod) {
 	return pods
 }
 
-// longVariables returns a pod whose variables begin as the unlisted vendor's runtime obeys them. They
-// take a little less than a message of NRI; with the value for no device, they take more.
+// longVariables returns a pod whose variables begin as the unlisted vendor's runtime obeys them.
+// They take a little less than a message of NRI; with the value for no device, they take more.
 func (s *Stage) longVariables() *corev1.Pod {
 	const message, others = 4 << 20, 20 << 10
 	const name = (message-others)/manyKeys - len("K000") - len("=xxx")

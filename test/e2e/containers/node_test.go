@@ -137,8 +137,8 @@ func (s *sandbox) remove(ctx context.Context, t *testing.T) {
 	}
 }
 
-// passing are parts of refusals that are over when the kubelet tries again: the runtime has not read
-// the file of a CDI device yet, or this node does not know the pod yet.
+// passing are parts of refusals that are over when the kubelet tries again: the runtime has not
+// read the file of a CDI device yet, or this node does not know the pod yet.
 var passing = []string{"unresolvable CDI devices kubedevice.io/", "not known to this node yet", "is not known: "}
 
 // create creates and starts a container, and tries again as the kubelet does. It returns its ID,
