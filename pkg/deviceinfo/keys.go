@@ -17,8 +17,8 @@ type Key struct {
 	Objects []string
 	// Weakens is which defence somebody weakens who writes, changes or removes it, and Policy the
 	// admission policy, of deploy/policies or deploy/policies-optional, that refuses that. Attacks
-	// are the attempts of docs/attacks.md that make use of it. Test is the file of a test that does,
-	// where the clusters of these attempts have nothing that reads the key.
+	// are the attempts of docs/attacks.md that make use of it. Test is the file of a test that
+	// does, where the clusters of these attempts have nothing that reads the key.
 	Weakens, Policy string
 	Attacks         []string
 	Test            string
