@@ -58,7 +58,7 @@ var agentRules = []rbacv1.PolicyRule{
 	},
 }
 
-// leasesOfAgents makes the leases, which nobody holds, and returns a client with the token of an
+// leasesOfAgents makes the leases, without a holder, and returns a client with the token of an
 // agent on another node.
 func (s *Stage) leasesOfAgents(ctx context.Context) (*kube.Client, error) {
 	if err := s.makeNamespace(ctx); err != nil {

@@ -54,7 +54,7 @@ These attempts need what the clusters of the tables do not have, or are about an
 | random images and pods, in both modes, while 'kubecri' is killed | 'test/e2e/containers' |
 
 Open, and shown by no test: a quota of devices does not count shares of the memory of a device, also with
-'--device-quota=everywhere'. Who may create pods can have all devices by shares of a little more than half. See [time
+'--device-quota=everywhere'. A tenant can have all devices by shares of a little more than half. See [time
 slicing](guides/time-slicing.md).
 `, "'", "`")
 

@@ -41,7 +41,7 @@ func others() []*Attempt {
 			Want{Outcome: NoEffect}, func(pod *corev1.Pod) {
 				pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "NVIDIA_IMEX_CHANNELS", Value: "0,1"}}
 			}, lastOf("NVIDIA_IMEX_CHANNELS", "", "void")),
-		attempt("firewall-other-mig", "sets NVIDIA_MIG_CONFIG_DEVICES beside such a request",
+		attempt("firewall-other-mig", "sets NVIDIA_MIG_CONFIG_DEVICES next to such a request",
 			Want{Outcome: NoEffect}, func(pod *corev1.Pod) {
 				pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "NVIDIA_MIG_CONFIG_DEVICES", Value: "all"}}
 			}, lastOf("NVIDIA_MIG_CONFIG_DEVICES", "")),
