@@ -17,9 +17,11 @@ type Key struct {
 	Objects []string
 	// Weakens is which defence somebody weakens who writes, changes or removes it, and Policy the
 	// admission policy, of deploy/policies or deploy/policies-optional, that refuses that. Attacks
-	// are the attempts of docs/attacks.md that make use of it.
+	// are the attempts of docs/attacks.md that make use of it. Test is the file of a test that
+	// does, where the clusters of these attempts have nothing that reads the key.
 	Weakens, Policy string
 	Attacks         []string
+	Test            string
 	// Harmless is why it weakens nothing, where Weakens is empty.
 	Harmless string
 }
@@ -108,11 +110,11 @@ var keys = []Key{
 	},
 	{
 		Name: "io.kubernetes.cri-o.Devices", Objects: []string{"pods"}, Weakens: "the same, with CRI-O",
-		Policy: "kubedevice-device-requests", Attacks: []string{"firewall-cdi"},
+		Policy: "kubedevice-device-requests", Test: "pkg/node/firewall/devicefiles_test.go",
 	},
 	{
 		Name: "devices.crio.io", Objects: []string{"pods"}, Weakens: "the same, with CRI-O",
-		Policy: "kubedevice-device-requests", Attacks: []string{"firewall-cdi"},
+		Policy: "kubedevice-device-requests", Test: "pkg/node/firewall/devicefiles_test.go",
 	},
 	{
 		Name: "kubedevice.io/scheduler-api", Objects: []string{"leases"},

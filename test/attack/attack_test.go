@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -72,17 +74,74 @@ func TestEachAttemptIsCompleteAndHasAnIDOfItsOwn(t *testing.T) {
 
 // pkg/deviceinfo lists them.
 func TestEachKeyThatWeakensADefenceIsAttacked(t *testing.T) {
+	root, err := checkout.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
 	attempts := map[string]bool{}
 	for _, attempt := range Attempts() {
 		attempts[attempt.ID] = true
 	}
+	constants := constantsOf(t, filepath.Join(root, "pkg", "deviceinfo"), filepath.Join(root, "pkg", "seal"),
+		filepath.Join(root, "pkg", "schedulerapi"), filepath.Join(root, "pkg", "node", "enrolment"))
+	sources := sourcesOf(t, ".")
 	for _, key := range deviceinfo.Keys() {
 		for _, id := range key.Attacks {
 			if !attempts[id] {
 				t.Errorf("%s weakens %s: there is no attempt %q", key.Name, key.Weakens, id)
 			}
 		}
+		if len(key.Attacks) > 0 && !isNamed(sources, key.Name, constants) {
+			t.Errorf("%s weakens %s: no attempt of %q names it", key.Name, key.Weakens, key.Attacks)
+		}
+		if key.Test == "" {
+			continue
+		}
+		test, err := os.ReadFile(filepath.Join(root, key.Test))
+		if err != nil || !isNamed(string(test), key.Name, nil) {
+			t.Errorf("%s weakens %s: %s does not name it: %v", key.Name, key.Weakens, key.Test, err)
+		}
 	}
+}
+
+// isNamed reports whether a source names a key, as a literal that begins with it or by a constant.
+func isNamed(source, key string, constants map[string][]string) bool {
+	return strings.Contains(source, `"`+key) || slices.ContainsFunc(constants[strings.TrimSuffix(key, "/")],
+		func(constant string) bool { return strings.Contains(source, "."+constant) })
+}
+
+// constantsOf returns the exported constants of packages that are literals, by their values.
+func constantsOf(t *testing.T, directories ...string) map[string][]string {
+	t.Helper()
+	constants := map[string][]string{}
+	declared := regexp.MustCompile(`(?m)^(?:const |\t)([A-Z]\w+)\s+= "([^"]+)"`)
+	for _, directory := range directories {
+		for _, match := range declared.FindAllStringSubmatch(sourcesOf(t, directory), -1) {
+			constants[match[2]] = append(constants[match[2]], match[1])
+		}
+	}
+	return constants
+}
+
+// sourcesOf returns the sources of a package without its tests.
+func sourcesOf(t *testing.T, directory string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(directory, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(content)
+	}
+	return all.String()
 }
 
 func TestATableThatHasASurpriseIsAnError(t *testing.T) {

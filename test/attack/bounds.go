@@ -74,7 +74,26 @@ func bounds() []*Attempt {
 			Want: everywhere(RefusedByScheduler, bound.words), Off: Off{How: bound.how, Try: try(bound.still)},
 		})
 	}
-	return attempts
+	padded := func(bytes int) Try {
+		return func(ctx context.Context, s *Stage) (Got, error) {
+			tenant, err := s.tenant(ctx)
+			if err != nil {
+				return Got{}, err
+			}
+			pod := clustertest.On(s.node(scheduled).Name, s.pod("padded", 0))
+			pod.Spec.NodeName = s.node(scheduled).Name
+			pod.Annotations = map[string]string{
+				deviceinfo.Annotation: `{"x":"` + strings.Repeat("x", bytes) + `"}`,
+			}
+			return s.runs(ctx, tenant, pod)
+		}
+	}
+	return append(attempts, &Attempt{
+		ID: "bounds-node-bytes", Who: Tenant, Defence: Bounds, Modes: Modes(), Try: padded(228 << 10),
+		What: "names the node of a pod with an annotation of 228 KiB, which the node reads again and again",
+		Want: everywhere(RefusedByNode, "has no allocation, and the scheduler reads requests in"),
+		Off:  Off{How: "an annotation of 10 KiB", Try: padded(10 << 10)},
+	})
 }
 
 // idleContainer returns a container that never starts.

@@ -33,6 +33,8 @@ const (
 	Labeller Who = "node labeller"
 	// Kubelet has the certificate of another node's kubelet.
 	Kubelet Who = "other kubelet"
+	// Agent has the token of the chart's agent on another node.
+	Agent Who = "other node's agent"
 	// Plugin is a process that can reach the directory of the device plugins.
 	Plugin Who = "device plugin"
 	// LocalUser is a process on the node that is not root.
@@ -155,6 +157,7 @@ func Attempts() []*Attempt {
 		{"Quotas", proxyAlone, quotas()},
 		{"The scheduler's time", proxyAlone, slices.Concat(bounds(), delays())},
 		{"Room for lists and events", both, slices.Concat(growths(), floods())},
+		{"The size of NRI's messages, with NRI alone", nriAlone, sizes()},
 		{"Devices that nobody allocated", both, slices.Concat(firewalls(), environments(), others(), claims())},
 		{"Checkpoints", both, slices.Concat(restores(), restored())},
 		{"Exceptions that an attacker makes", proxyAlone, exceptions()},

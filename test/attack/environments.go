@@ -131,6 +131,17 @@ func environments() []*Attempt {
 					Command:       clustertest.Idle,
 					RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
 			}, nvidias, false, false},
+		{"firewall-blank-prefix", "sets it, and 997 variables whose names begin with a blank, by a prefix of envFrom",
+			func(pod *corev1.Pod) {
+				env("all")(pod)
+				for i := range 2 {
+					pod.Spec.Containers[0].EnvFrom = append(pod.Spec.Containers[0].EnvFrom, corev1.EnvFromSource{
+						Prefix: strings.Repeat(" ", i), ConfigMapRef: &corev1.ConfigMapEnvSource{
+							LocalObjectReference: corev1.LocalObjectReference{Name: manyMap}}})
+				}
+			}, nvidias, false, false},
+		{"firewall-declared", "sets the variable of a vendor that the node's configuration declares",
+			sets(unlistedVariable, "all"), lastOf(unlistedVariable, "", "void"), true, false},
 		{"firewall-memory", "limits the memory of its GPU past the scheduler, by the variable of NVIDIA's toolkit",
 			func(pod *corev1.Pod) {
 				limits("main", 1)(pod)
@@ -177,10 +188,16 @@ func runsWith(shape func(*corev1.Pod), runtime obeys) Try {
 		if err != nil {
 			return Got{}, err
 		}
-		if _, err := tenant.CoreV1().ConfigMaps(s.namespace).Create(ctx, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: "env"}, Data: map[string]string{visibleDevices: "all"},
-		}, metav1.CreateOptions{}); err != nil {
-			return Got{}, err
+		many := map[string]string{visibleDevices: "all"}
+		for i := range manyKeys - 1 {
+			many[fmt.Sprintf("%s_%d", visibleDevices, i)] = "all"
+		}
+		for name, data := range map[string]map[string]string{"env": {visibleDevices: "all"}, manyMap: many} {
+			if _, err := tenant.CoreV1().ConfigMaps(s.namespace).Create(ctx, &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data,
+			}, metav1.CreateOptions{}); err != nil {
+				return Got{}, err
+			}
 		}
 		pod := clustertest.On(s.node(scheduled).Name, s.pod("greedy", 0))
 		shape(pod)

@@ -9,14 +9,17 @@ import (
 	"math"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apilabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
 	"github.com/kubedevice/kubedevice/pkg/node/agent"
 	"github.com/kubedevice/kubedevice/pkg/node/enrolment"
+	"github.com/kubedevice/kubedevice/test/kube"
 )
 
 // leases are attempts of a node to keep the others from being enrolled. Each node of the chart may
@@ -32,7 +35,7 @@ func leases() []*Attempt {
 		{"lease-future", "says that it will renew it in 200 years", 200 * 365 * 24 * time.Hour, 60},
 	} {
 		attempts = append(attempts, &Attempt{
-			ID: way.id, Who: Kubelet, What: way.what, Defence: Bounds, Try: keepsOthersOut(way.renewed, way.seconds),
+			ID: way.id, Who: Agent, What: way.what, Defence: Bounds, Try: keepsOthersOut(way.renewed, way.seconds),
 			Want: everywhere(NoEffect, "another node was enrolled"),
 			Off:  Off{How: "it holds the lease for a minute, now", Try: keepsOthersOut(0, 60)},
 		})
@@ -43,24 +46,59 @@ func leases() []*Attempt {
 // enrolmentTime is how long an agent may take to enrol a node that nothing is in the way of.
 const enrolmentTime = 5 * time.Second
 
-// keepsOthersOut writes the lease in a node's name, and finds out whether the agent of another node
-// enrols that one. The agent's machine only says so.
+// agentRules are the rights that the chart gives the service account of its agents.
+var agentRules = []rbacv1.PolicyRule{
+	{
+		APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"},
+		ResourceNames: []string{agent.LeaveLease, agent.EnrolmentLease}, Verbs: []string{"get", "list", "watch"},
+	},
+	{
+		APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"update"},
+		ResourceNames: []string{agent.EnrolmentLease},
+	},
+}
+
+// leasesOfAgents makes the leases, without a holder, and returns a client with the token of an
+// agent on another node.
+func (s *Stage) leasesOfAgents(ctx context.Context) (*kube.Client, error) {
+	if err := s.makeNamespace(ctx); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{agent.LeaveLease, agent.EnrolmentLease} {
+		if _, err := s.admin.CoordinationV1().Leases(s.namespace).Create(ctx, &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			return nil, err
+		}
+	}
+	client, err := s.account(ctx, "agent", "", agentRules)
+	if err != nil {
+		return nil, err
+	}
+	return client, client.AwaitRights(ctx, authorizationv1.ResourceAttributes{
+		Namespace: s.namespace, Verb: "update", Group: coordinationv1.GroupName, Resource: "leases",
+		Name: agent.EnrolmentLease,
+	})
+}
+
+// keepsOthersOut writes the lease with a node's token, and finds out whether the agent of another
+// node enrols that one. The agent's machine only says so.
 func keepsOthersOut(renewed time.Duration, seconds int32) Try {
 	return func(ctx context.Context, s *Stage) (Got, error) {
-		if err := s.makeNamespace(ctx); err != nil {
+		attacker, err := s.leasesOfAgents(ctx)
+		if err != nil {
 			return Got{}, err
 		}
-		for name, spec := range map[string]coordinationv1.LeaseSpec{
-			agent.LeaveLease: {},
-			agent.EnrolmentLease: {
-				HolderIdentity: ptr.To("attacker"), LeaseDurationSeconds: &seconds,
-				RenewTime: ptr.To(metav1.NewMicroTime(time.Now().Add(renewed))),
-			},
-		} {
-			if _, err := s.admin.CoordinationV1().Leases(s.namespace).Create(ctx, &coordinationv1.Lease{
-				ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{}); err != nil {
-				return Got{}, err
-			}
+		lease, err := attacker.CoordinationV1().Leases(s.namespace).Get(ctx, agent.EnrolmentLease, metav1.GetOptions{})
+		if err != nil {
+			return Got{}, err
+		}
+		lease.Spec = coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To("attacker"), LeaseDurationSeconds: &seconds,
+			RenewTime: ptr.To(metav1.NewMicroTime(time.Now().Add(renewed))),
+		}
+		if _, err := attacker.CoordinationV1().Leases(s.namespace).Update(ctx, lease,
+			metav1.UpdateOptions{}); err != nil {
+			return Got{}, err
 		}
 		machine := &enrolledMachine{enrolled: make(chan struct{}, 1)}
 		ctx, cancel := context.WithTimeout(ctx, enrolmentTime)

@@ -39,6 +39,25 @@ one is the same in all three. Below them are words of the refusals. The last col
 attempt to succeed; where it is empty, that is a cluster without policies and seals.
 `
 
+// elsewhere is what docs/attacks.md says behind the tables, with ' for `.
+var elsewhere = strings.ReplaceAll(`
+## What other tests show
+
+These attempts need what the clusters of the tables do not have, or are about an amount of work.
+
+| attempt | test |
+|---|---|
+| the clock is set back, and the checkpoint is lost after a device was replaced | 'pkg/node/grants/replace_test.go' |
+| a node lists so many kinds of devices that 'kubectl device top' stalls | 'pkg/kubectl/devices/devices_test.go' |
+| a pod names a device file to CRI-O by another name of the file | 'pkg/node/firewall/devicefiles_test.go' |
+| 25 pods of 12 MiB of variables each take the memory of the proxy | 'test/e2e/containers/large_test.go' |
+| random images and pods, in both modes, while 'kubecri' is killed | 'test/e2e/containers' |
+
+Open, and shown by no test: a quota of devices does not count shares of the memory of a device, also with
+'--device-quota=everywhere'. A tenant can have all devices by shares of a little more than half. See [time
+slicing](guides/time-slicing.md).
+`, "'", "`")
+
 // Markdown returns docs/attacks.md. Its tables are HTML, whose lines can be broken.
 func Markdown(attempts []*Attempt) string {
 	var out strings.Builder
@@ -62,6 +81,7 @@ func Markdown(attempts []*Attempt) string {
 		}
 		out.WriteString("</table>\n")
 	}
+	out.WriteString(elsewhere)
 	return out.String()
 }
 

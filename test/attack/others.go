@@ -41,6 +41,10 @@ func others() []*Attempt {
 			Want{Outcome: NoEffect}, func(pod *corev1.Pod) {
 				pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "NVIDIA_IMEX_CHANNELS", Value: "0,1"}}
 			}, lastOf("NVIDIA_IMEX_CHANNELS", "", "void")),
+		attempt("firewall-other-mig", "sets NVIDIA_MIG_CONFIG_DEVICES next to such a request",
+			Want{Outcome: NoEffect}, func(pod *corev1.Pod) {
+				pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "NVIDIA_MIG_CONFIG_DEVICES", Value: "all"}}
+			}, lastOf("NVIDIA_MIG_CONFIG_DEVICES", "")),
 		attempt("firewall-other-cdi", "names a CDI device in an annotation beside such a request",
 			Want{RefusedByNode, asks}, annotation("nvidia.com/gpu=0"), nil),
 		attempt("firewall-other-mount", "mounts /dev/null at the list of devices beside such a request",

@@ -91,8 +91,34 @@ func plugins() []*Attempt {
 			Off: Off{How: "at the kubelet's own socket",
 				Try: annotates(forged, atKubelet, "attack.example/x", longAnnotation)},
 		},
+		{
+			ID: "plugin-resources", Who: Plugin, What: "registers 2,000 resources, each a connection", Defence: Bounds,
+			Alone: true,
+			Try:   registersMany(atKubecri), Want: everywhere(RefusedByNode, "kubecri serves no more at one socket"),
+			Off: Off{How: "at the kubelet's own socket", Try: registersMany(atKubelet)},
+		},
 		list("plugin-no-id", "lists a device without an ID", "has an empty ID", fakeplugin.Device("")),
 		list("plugin-many", "lists 10,001 devices", "more than 10000", many...),
+	}
+}
+
+// registersMany registers resources of one plugin until that is refused.
+func registersMany(directory string) Try {
+	return func(ctx context.Context, s *Stage) (Got, error) {
+		endpoint := s.resource() + ".sock"
+		stop, err := s.serve(ctx, directory, endpoint, fakeplugin.Device("d"))
+		if err != nil {
+			return Got{}, err
+		}
+		defer stop()
+		const count = 2000
+		for i := range count {
+			resource := fmt.Sprintf("attack.example/%s-%d", s.resource(), i)
+			if got, err := s.registerAs(ctx, forged, directory, endpoint, resource); err != nil || got.Outcome != "" {
+				return got, err
+			}
+		}
+		return Got{Succeeds, fmt.Sprintf("%d resources are registered", count)}, nil
 	}
 }
 

@@ -138,6 +138,11 @@ func play(ctx context.Context, out io.Writer, mode cluster.Mode, setting Setting
 	if err != nil {
 		return nil, err
 	}
+	if setting == Bare && mode == cluster.ModeNRI {
+		if err := buildUnbounded(ctx, filepath.Join(dir, unboundedKubecri)); err != nil {
+			return nil, err
+		}
+	}
 	name := string(mode) + "-" + strings.ReplaceAll(string(setting), " ", "-")
 	described, err := setting.describe(mode, filepath.Join(output, name), dir, keys)
 	if err != nil {
@@ -206,8 +211,13 @@ func (r *run) prepare(ctx context.Context, programs string) error {
 	}
 	// The files of other vendors' drivers, as far as the firewall asks for them.
 	if _, err := r.cluster.Nodes[scheduled].Run(ctx, "/bin/touch", "/dev/kfd", "/dev/hl0",
-		"/dev/davinci_manager"); err != nil {
+		"/dev/davinci_manager", unlistedFile); err != nil {
 		return err
+	}
+	if len(r.cluster.Nodes) > unbounded {
+		if _, err := r.cluster.Nodes[unbounded].Run(ctx, "/bin/touch", "/dev/nvidiactl", unlistedFile); err != nil {
+			return err
+		}
 	}
 	return r.awaitPolicies(ctx)
 }

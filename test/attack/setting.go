@@ -35,11 +35,24 @@ func (s Setting) policies() bool { return s == Both || s == PoliciesAlone }
 func (s Setting) seals() bool    { return s == Both || s == SealsAlone }
 
 // The nodes. The scheduler puts pods on scheduled alone; forgers name forged, whose devices nobody
-// else is given; on Bare's third node the kubelet calls the runtime itself.
+// else is given; on Bare's third node the kubelet calls the runtime itself; on its fourth, which it
+// has with NRI, kubecri has its firewall and does not bound the size of messages.
 const (
 	scheduled = iota
 	forged
 	withoutKubecri
+	unbounded
+)
+
+// A vendor that no release of kubecri knows, as the configuration of the nodes declares it: its
+// variable, what begins as its runtime obeys it, a device file, and the declaration.
+const (
+	unlistedVariable = "MTHREADS_VISIBLE_DEVICES"
+	unlistedPrefix   = "MTHREADS_"
+	unlistedFile     = "/dev/mtgpu0"
+	unlistedVendor   = `[{"name":"mthreads.com","deviceFiles":["` + unlistedFile + `"],"variables":[` +
+		`{"name":"` + unlistedVariable + `","nothing":"void","takes":"any"},` +
+		`{"name":"` + unlistedPrefix + `X*","nothing":"no device of this vendor's at all","takes":"any"}]}]`
 )
 
 // ghost is a node that has a kubelet's credentials and no machine.
@@ -60,6 +73,9 @@ func (s Setting) describe(mode cluster.Mode, name, dir string, keys sealKeys) (c
 	nodes := 2
 	if s == Bare {
 		nodes = 3
+	}
+	if s == Bare && mode == cluster.ModeNRI {
+		nodes = 4
 	}
 	options, err := cluster.Default(nodes)
 	if err != nil {
@@ -99,9 +115,15 @@ func (s Setting) describe(mode cluster.Mode, name, dir string, keys sealKeys) (c
 		}
 	}
 	for i := range options.Nodes {
-		if options.Nodes[i].Kubecri != nil {
+		if kubecri := options.Nodes[i].Kubecri; kubecri != nil {
 			options.Nodes[i].Mode = mode
+			kubecri.Args = append(kubecri.Args, "--device-firewall-vendors="+unlistedVendor)
 		}
+	}
+	if nodes > unbounded {
+		kubecri := options.Nodes[unbounded].Kubecri
+		kubecri.Path = filepath.Join(dir, unboundedKubecri)
+		kubecri.Args = append(kubecri.Args, "--v=2") // with which it logs that it is not registered
 	}
 	if mode == cluster.ModeCRI { // in which the attempts are made that are about this address
 		open := options.Nodes[scheduled].Kubecri
@@ -109,6 +131,10 @@ func (s Setting) describe(mode cluster.Mode, name, dir string, keys sealKeys) (c
 	}
 	return options, nil
 }
+
+// unboundedKubecri is the program of the node unbounded, in the directory of files of no lasting
+// value.
+const unboundedKubecri = "kubecri-unbounded"
 
 // sealKeys are a cluster's key for seals: the files with its halves, and what the public one has in
 // it.

@@ -93,13 +93,13 @@ func TestADeviceFileIsWhatItIsWhateverItsName(t *testing.T) {
 		{"a camera, where the configuration declares them", declared, "/dev/video0", false},
 		{"one that the configuration declares", declared, "/dev/mtgpu.0", true},
 	} {
-		refused := test.node.guard(t).Refused(Container{
-			PodAnnotations: map[string]string{
-				"io.kubernetes.cri-o.Devices": "/dev/fuse:/dev/x, " + test.file + ":/dev/y:rwm",
-			},
-		})
-		if (len(refused) > 0) != test.want {
-			t.Errorf("%s: refused for %v, want %t", test.what, refused, test.want)
+		for _, key := range []string{"io.kubernetes.cri-o.Devices", "devices.crio.io"} {
+			refused := test.node.guard(t).Refused(Container{
+				PodAnnotations: map[string]string{key: "/dev/fuse:/dev/x, " + test.file + ":/dev/y:rwm"},
+			})
+			if (len(refused) > 0) != test.want {
+				t.Errorf("%s, by %s: refused for %v, want %t", test.what, key, refused, test.want)
+			}
 		}
 	}
 }

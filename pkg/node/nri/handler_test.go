@@ -24,6 +24,7 @@ type recorder struct {
 	mu           sync.Mutex
 	created      int
 	toBeLate     bool
+	answer       *api.ContainerAdjustment
 	wasLate      bool
 	synchronized []int // how many pods there were
 	left         int
@@ -43,9 +44,10 @@ func (r *recorder) CreateContainer(
 	r.created++
 	accepts, late := !r.toBeLate, r.toBeLate && !r.wasLate
 	r.wasLate = r.toBeLate
+	answer := r.answer
 	r.mu.Unlock()
 	if accepts {
-		return nil, nil
+		return answer, nil
 	}
 	if late {
 		<-r.late
@@ -83,6 +85,12 @@ func (r *recorder) beLate() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.toBeLate = true
+}
+
+func (r *recorder) addBytes(count int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer = &api.ContainerAdjustment{Annotations: map[string]string{"large": strings.Repeat("x", count)}}
 }
 
 func (r *recorder) connections() (synchronized []int, left int) {
@@ -136,6 +144,33 @@ func TestAHandlerThatIsDroppedForBeingLateIsRegisteredAgain(t *testing.T) {
 	})
 	if err := registration.Check(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAnAnswerThatNRIDoesNotTransportIsAnErrorInsteadAndTheConnectionStays(t *testing.T) {
+	adaptation.SetPluginRequestTimeout(20 * time.Second) // a busy machine takes its time for megabytes
+	t.Cleanup(func() { adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout) })
+	socket := filepath.Join(t.TempDir(), "nri.sock")
+	registration, handler := startHandling(t, socket)
+	r := startRuntime(t, socket, false)
+	await(t, "kubecri is registered", registration.isRegistered)
+	await(t, "the probe has left", func() bool {
+		if err := r.create(); err != nil {
+			t.Fatal("a container that is accepted:", err)
+		}
+		_, known, _ := registration.Enforced()
+		return known
+	})
+	_, before := handler.connections() // kubecri tries before there is a runtime, too
+	for bytes, refused := range map[int]bool{4<<20 - 8<<10: false, 4<<20 - 1<<10: true, 5 << 20: true} {
+		handler.addBytes(bytes)
+		err := r.create()
+		if refused != (err != nil && strings.Contains(err.Error(), "NRI transports at most")) {
+			t.Errorf("an answer of %d bytes: %v", bytes, err)
+		}
+	}
+	if synchronized, left := handler.connections(); len(synchronized) != 1 || left != before {
+		t.Errorf("kubecri was registered %d times, and dropped %d times", len(synchronized), left-before)
 	}
 }
 

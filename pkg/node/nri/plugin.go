@@ -81,18 +81,15 @@ func (h handling) CreateContainer(
 	ctx context.Context, pod *api.PodSandbox, container *api.Container,
 ) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	adjustment, err := h.Handler.CreateContainer(ctx, pod, container)
-	if size := nribound.SizeOf(adjustment); err == nil && size > maxAnswer {
-		return nil, nil, fmt.Errorf("container %q of pod %s/%s: what kubecri adds to it takes %d bytes, and NRI "+
-			"transports at most %d: change the device plugins", container.GetName(), pod.GetNamespace(), pod.GetName(),
-			size, maxAnswer)
+	if err != nil {
+		return nil, nil, err
 	}
-	return adjustment, nil, err
+	of := nribound.Pod{Namespace: pod.GetNamespace(), Name: pod.GetName()}
+	if err := nribound.CheckAnswer(of, container.GetName(), adjustment); err != nil {
+		return nil, nil, err
+	}
+	return adjustment, nil, nil
 }
-
-// maxAnswer is the largest change of a container that is sent: with a longer message the connection
-// would end, and the runtime would create the container without it. What stands around it in the
-// message is short.
-const maxAnswer = nribound.Message - 4<<10
 
 // StopContainer implements stub.StopContainerInterface.
 func (h handling) StopContainer(

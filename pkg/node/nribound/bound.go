@@ -154,7 +154,7 @@ const Advice = "mount ConfigMaps and Secrets as volumes instead of taking variab
 
 // CheckContainer returns an error if the container of that name sets more than MaxContents.
 func CheckContainer(pod Pod, container string, contents Contents) error {
-	if contents.Total() <= MaxContents {
+	if !enforced || contents.Total() <= MaxContents {
 		return nil
 	}
 	return fmt.Errorf("container %q of pod %s: what it and its image set takes %d bytes where the container runtime "+
@@ -164,7 +164,7 @@ func CheckContainer(pod Pod, container string, contents Contents) error {
 
 // CheckSandbox returns an error if the pod sets more than MaxContents by itself.
 func CheckSandbox(pod Pod, contents Contents) error {
-	if contents.Total() <= MaxContents {
+	if !enforced || contents.Total() <= MaxContents {
 		return nil
 	}
 	return fmt.Errorf("pod %s: its labels and annotations take %d bytes where the container runtime describes it to "+
@@ -186,7 +186,7 @@ func CheckSandboxes(pod Pod, size, others int) error {
 // CheckChanged returns an error if a container of that size is larger than MaxObject with what is
 // added to it. The addition is the answer to the runtime, so that is far below Message, too.
 func CheckChanged(pod Pod, container string, size int, addition *api.ContainerAdjustment) error {
-	if added := addition.SizeVT(); size+added > MaxObject {
+	if added := addition.SizeVT(); enforced && size+added > MaxObject {
 		return fmt.Errorf("container %q of pod %s: with the %d bytes that it gets for its devices, or against devices "+
 			"that it must not have, it takes %d bytes where the container runtime describes it to NRI plugins, and at "+
 			"most %d are allowed: %s, or change the device plugin", container, pod, added, size+added, MaxObject,
@@ -195,10 +195,24 @@ func CheckChanged(pod Pod, container string, size int, addition *api.ContainerAd
 	return nil
 }
 
+// maxAnswer is the largest change of a container that is sent. What stands around it in the message
+// is short.
+const maxAnswer = Message - 4<<10
+
+// CheckAnswer returns an error if a change of a container cannot be sent: the connection would end,
+// and the runtime would create the container without it.
+func CheckAnswer(pod Pod, container string, answer *api.ContainerAdjustment) error {
+	if size := answer.SizeVT(); enforced && size > maxAnswer {
+		return fmt.Errorf("container %q of pod %s: what kubecri adds to it takes %d bytes, and NRI transports at most "+
+			"%d: change the device plugins", container, pod, size, maxAnswer)
+	}
+	return nil
+}
+
 // CheckPod returns an error if a pod is larger than MaxPod with one more container. others is the
 // size of its sandbox and of its containers that have not ended.
 func CheckPod(pod Pod, container string, others, size int) error {
-	if others+size <= MaxPod {
+	if !enforced || others+size <= MaxPod {
 		return nil
 	}
 	return fmt.Errorf("container %q of pod %s: with its %d bytes, sandbox and containers of the pod take %d where the "+

@@ -8,8 +8,12 @@ import (
 	"math/rand/v2"
 	"strings"
 
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
+
+// idle are command and arguments of a container that runs until it is ended.
+var idle = []string{"/bin/sh", "-c", "trap exit TERM; sleep 86400 & wait"}
 
 // names are those of variables; values are what they have.
 var (
@@ -56,14 +60,49 @@ func (g generator) imageEnv() []string {
 	return env
 }
 
-// pod is a random pod, with the containers as the kubelet requests them.
+// randomImage is an image with a random configuration.
+type randomImage struct {
+	name   string
+	config v1.ImageConfig
+}
+
+// image returns the configuration of an image, which idles by itself. Some have large arguments or
+// labels; the runtime copies labels into the containers.
+func (g generator) image(name string) randomImage {
+	config := v1.ImageConfig{Env: g.imageEnv(), Entrypoint: idle, Labels: map[string]string{"random": name}}
+	if g.chance(4) {
+		config.Cmd = g.texts(g.size())
+	}
+	if g.chance(4) {
+		for i, text := range g.texts(g.size()) {
+			config.Labels[fmt.Sprint("label-", i)] = text
+		}
+	}
+	return randomImage{name, config}
+}
+
+// texts returns texts of that many bytes together.
+func (g generator) texts(size int) (texts []string) {
+	for left := size; left > 0; left -= 1000 {
+		texts = append(texts, strings.Repeat("t", min(left, 1000)))
+	}
+	return texts
+}
+
+// pod is a random pod.
 type pod struct {
 	annotations, labels map[string]string
-	containers          []*runtimeapi.ContainerConfig
+	containers          []container
+}
+
+// container is one as the kubelet requests it, and its image.
+type container struct {
+	*runtimeapi.ContainerConfig
+	image randomImage
 }
 
 // pod returns a pod whose containers have the images. About one of ten is very large.
-func (g generator) pod(images []string) pod {
+func (g generator) pod(images []randomImage) pod {
 	p := pod{annotations: map[string]string{}, labels: map[string]string{}}
 	if g.chance(8) {
 		device := pick(g, []string{"nvidia.com/gpu=all", "example.com/x=0"})
@@ -92,14 +131,17 @@ func (g generator) size() int {
 }
 
 // container returns a container of a pod. The kubelet has removed duplicates of the pod's own
-// variables by then, and has put ConfigMaps, Secrets and Services into them.
-func (g generator) container(name, image string) *runtimeapi.ContainerConfig {
+// variables by then, and has put ConfigMaps, Secrets and Services into them. Half of them run what
+// their image says.
+func (g generator) container(name string, image randomImage) container {
 	c := &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: name},
-		Image:    &runtimeapi.ImageSpec{Image: image},
-		Command:  []string{"/bin/sh", "-c", "trap exit TERM; sleep 86400 & wait"},
+		Image:    &runtimeapi.ImageSpec{Image: image.name},
 		Labels:   map[string]string{"io.kubernetes.container.name": name},
 		LogPath:  name + ".log", Linux: &runtimeapi.LinuxContainerConfig{},
+	}
+	if g.chance(2) {
+		c.Command = idle
 	}
 	set := map[string]bool{}
 	put := func(name, value string) {
@@ -118,14 +160,12 @@ func (g generator) container(name, image string) *runtimeapi.ContainerConfig {
 		}
 	}
 	if g.chance(5) {
-		for i, left := 0, g.size(); left > 0; i, left = i+1, left-1000 {
-			put(fmt.Sprint("LARGE_", i), strings.Repeat("v", min(left, 1000)))
+		for i, text := range g.texts(g.size()) {
+			put(fmt.Sprint("LARGE_", i), text)
 		}
 	}
 	if g.chance(10) {
-		for left := g.size(); left > 0; left -= 1000 {
-			c.Args = append(c.Args, strings.Repeat("a", min(left, 1000)))
-		}
+		c.Args = g.texts(g.size())
 	}
 	if g.chance(10) {
 		c.Annotations = map[string]string{"note": strings.Repeat("n", g.size())}
@@ -142,5 +182,5 @@ func (g generator) container(name, image string) *runtimeapi.ContainerConfig {
 			})
 		}
 	}
-	return c
+	return container{c, image}
 }

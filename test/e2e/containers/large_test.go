@@ -27,10 +27,10 @@ const memoryLimit = 300 << 10
 func TestPodsWithVeryLargeContainersDoNotTakeTheProxysMemory(t *testing.T) {
 	const count, size = 25, 12 << 20
 	ctx := begin(t, 3*time.Minute)
-	n := takeOver(ctx, t, shared.Nodes[1])
+	n := takeOver(ctx, t, 1)
 	var sandboxes []*sandbox
 	for range count {
-		s, err := n.run(ctx, pod{annotations: map[string]string{}, containers: []*runtimeapi.ContainerConfig{
+		s, err := n.run(ctx, pod{annotations: map[string]string{}, containers: []container{
 			largeContainer(size),
 		}})
 		if err != nil {
@@ -58,7 +58,7 @@ func TestPodsWithVeryLargeContainersDoNotTakeTheProxysMemory(t *testing.T) {
 }
 
 // largeContainer returns a container with that many bytes of variables.
-func largeContainer(size int) *runtimeapi.ContainerConfig {
+func largeContainer(size int) container {
 	c := &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, Image: &runtimeapi.ImageSpec{Image: image.Busybox},
 		Linux: &runtimeapi.LinuxContainerConfig{}, LogPath: "main.log",
@@ -67,7 +67,7 @@ func largeContainer(size int) *runtimeapi.ContainerConfig {
 	for i := range size / len(value) {
 		c.Envs = append(c.Envs, &runtimeapi.KeyValue{Key: fmt.Sprint("LARGE_", i), Value: value})
 	}
-	return c
+	return container{ContainerConfig: c}
 }
 
 // peakMemory returns the most memory that a process has taken, in KiB.

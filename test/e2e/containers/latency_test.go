@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,11 +23,13 @@ const latency = "containerd_nri_plugin_latency_seconds"
 func TestTheRuntimeWaitsForKubecriForLessThanASecondWhileAllCPUsAreBusy(t *testing.T) {
 	const creators = 8
 	ctx := begin(t, 5*time.Minute)
-	n := takeOver(ctx, t, shared.Nodes[0])
+	n := takeOver(ctx, t, 0)
 	occupy(t)
 	g := newGenerator(*seed)
 	images := n.giveImages(ctx, t, g)
 	sandboxes := make([]*sandbox, *pods)
+	var mu sync.Mutex
+	var c counts // mu guards it
 	var creating errgroup.Group
 	creating.SetLimit(creators)
 	for i := range sandboxes {
@@ -36,15 +39,17 @@ func TestTheRuntimeWaitsForKubecriForLessThanASecondWhileAllCPUsAreBusy(t *testi
 			if sandboxes[i], err = n.run(ctx, p); err != nil {
 				return err
 			}
-			if _, err := sandboxes[i].create(ctx, p.containers[0]); err != nil {
-				expectRefusal(t, "a container", err)
-			}
+			_, err = sandboxes[i].create(ctx, p.containers[0])
+			mu.Lock()
+			defer mu.Unlock()
+			c.add(t, n, p, p.containers[0], err)
 			return nil
 		})
 	}
 	if err := creating.Wait(); err != nil {
 		t.Fatal(err)
 	}
+	c.check(t)
 	n.restart(ctx, t) // with all of them in the list
 	n.expectFast(ctx, t)
 	for _, s := range sandboxes {

@@ -4,7 +4,8 @@
 // Package containers creates random containers on real container runtimes, one with kubecri as an
 // NRI plugin and one behind kubecri as a proxy, and reads of the config.json that runc gets what
 // the runtimes of vendors would obey. Images and pods have variables of vendors in all spellings,
-// twice and with blanks, and are as large as NRI can take and larger.
+// twice and with blanks, arguments and labels, and are as large as NRI can take and larger. The
+// same containers without the device firewall show that the test can fail.
 //
 // The kubelets are stopped: the tests create containers as kubelets do, which is faster.
 package containers
@@ -24,12 +25,16 @@ import (
 var (
 	created = flag.Int("containers", 60, "how many containers are created in each mode")
 	times   = flag.Int("registrations", 3, "how often kubecri is killed meanwhile, and is registered again")
-	pods    = flag.Int("pods", 30, "how many pods there are while all CPUs are busy")
+	pods    = flag.Int("pods", 30, "how many pods there are at most at a time, and while all CPUs are busy")
 	seed    = flag.Uint64("seed", 1, "of the random containers")
 )
 
-// shared is a cluster of two nodes. On the first kubecri is an NRI plugin, on the second a proxy.
-var shared *cluster.Cluster
+// shared is a cluster of a node in each of the modes, as options describe it.
+var (
+	shared  *cluster.Cluster
+	modes   = []cluster.Mode{cluster.ModeNRI, cluster.ModeCRI}
+	options cluster.Options
+)
 
 // cgroups is the parent of the nodes' cgroups.
 var cgroups string
@@ -38,12 +43,16 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	flag.Parse()
-	options, err := clustertest.Options("e2e-containers", 2)
-	if err != nil {
+	var err error
+	if options, err = clustertest.Options("e2e-containers", len(modes)); err != nil {
 		fmt.Fprintln(os.Stderr, "FAIL:", err)
 		return 1
 	}
-	options.Nodes[0].Mode, options.Nodes[1].Mode = cluster.ModeNRI, cluster.ModeCRI
+	for i, mode := range modes {
+		node := &options.Nodes[i]
+		node.Mode = mode
+		node.Kubecri.Args = append(node.Kubecri.Args, "--v=2") // with which it logs that it is registered
+	}
 	cgroups = "/" + cluster.CgroupName(options.Dir)
 	return clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c })
 }

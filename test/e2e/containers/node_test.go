@@ -6,12 +6,14 @@ package containers
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -35,6 +37,8 @@ import (
 type node struct {
 	*cluster.Node
 	runtimeapi.RuntimeServiceClient
+	mode      cluster.Mode
+	program   cluster.Program // kubecri
 	namespace string
 	names     atomic.Int64
 }
@@ -42,9 +46,10 @@ type node struct {
 // deviceFiles stand for the devices of vendors whose variables the firewall guards then.
 var deviceFiles = []string{"/dev/kfd", "/dev/hl0", "/dev/davinci_manager"}
 
-// takeOver stops the node's kubelet, and returns the node until the test ends.
-func takeOver(ctx context.Context, t *testing.T, of *cluster.Node) *node {
+// takeOver stops the kubelet of the node with that index, and returns the node until the test ends.
+func takeOver(ctx context.Context, t *testing.T, index int) *node {
 	t.Helper()
+	of := shared.Nodes[index]
 	if err := of.Kubelet.Terminate(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -61,6 +66,7 @@ func takeOver(ctx context.Context, t *testing.T, of *cluster.Node) *node {
 	}
 	n := &node{
 		Node: of, RuntimeServiceClient: runtimeapi.NewRuntimeServiceClient(conn),
+		mode: modes[index], program: *options.Nodes[index].Kubecri,
 		namespace: clustertest.Namespace(t, shared.Client),
 	}
 	t.Cleanup(func() {
@@ -131,14 +137,18 @@ func (s *sandbox) remove(ctx context.Context, t *testing.T) {
 	}
 }
 
-// unresolved is the runtime's error for a CDI device whose file it has not read yet.
-const unresolved = "unresolvable CDI devices kubedevice.io/"
+// passing are parts of refusals that are over when the kubelet tries again: the runtime has not
+// read the file of a CDI device yet, or this node does not know the pod yet.
+var passing = []string{"unresolvable CDI devices kubedevice.io/", "not known to this node yet", "is not known: "}
 
 // create creates and starts a container, and tries again as the kubelet does. It returns its ID,
 // and an error of the runtime's.
-func (s *sandbox) create(ctx context.Context, c *runtimeapi.ContainerConfig) (id string, err error) {
-	for range 5 {
-		if id, err = s.tryToCreate(ctx, c); err == nil || !strings.Contains(err.Error(), unresolved) {
+func (s *sandbox) create(ctx context.Context, c container) (id string, err error) {
+	for {
+		id, err = s.tryToCreate(ctx, c.ContainerConfig)
+		if err == nil || !slices.ContainsFunc(passing, func(part string) bool {
+			return strings.Contains(err.Error(), part)
+		}) {
 			return id, err
 		}
 		select {
@@ -147,7 +157,6 @@ func (s *sandbox) create(ctx context.Context, c *runtimeapi.ContainerConfig) (id
 			return id, err
 		}
 	}
-	return id, err
 }
 
 func (s *sandbox) tryToCreate(ctx context.Context, c *runtimeapi.ContainerConfig) (id string, err error) {
@@ -174,8 +183,8 @@ func (n *node) config(id string) (c config, err error) {
 	return c, json.Unmarshal(content, &c)
 }
 
-// giveImages gives the node's runtime images with random variables, and returns their names.
-func (n *node) giveImages(ctx context.Context, t *testing.T, g generator) (names []string) {
+// giveImages gives the node's runtime random images, and returns them.
+func (n *node) giveImages(ctx context.Context, t *testing.T, g generator) (random []randomImage) {
 	t.Helper()
 	program, err := os.ReadFile(filepath.Join(shared.Programs(), binaries.Busybox))
 	if err != nil {
@@ -184,10 +193,9 @@ func (n *node) giveImages(ctx context.Context, t *testing.T, g generator) (names
 	busybox := image.NewBusybox(program, "bin/sh\nbin/sleep\n")
 	var images []image.Image
 	for i := range 12 {
-		names = append(names, fmt.Sprintf("localhost/random:%d", i))
-		images = append(images, busybox.Variant(names[i], func(config *v1.ImageConfig) {
-			config.Env = g.imageEnv()
-			config.Labels = map[string]string{"random": names[i]}
+		random = append(random, g.image(fmt.Sprintf("localhost/random:%d", i)))
+		images = append(images, busybox.Variant(random[i].name, func(config *v1.ImageConfig) {
+			*config = random[i].config
 		}))
 	}
 	// A directory that the node sees.
@@ -205,7 +213,7 @@ func (n *node) giveImages(ctx context.Context, t *testing.T, g generator) (names
 	if err := n.ImportImages(ctx, "/var/random.tar"); err != nil {
 		t.Fatal(err)
 	}
-	return names
+	return random
 }
 
 // awaitAsked waits until the runtime asks kubecri about containers.
@@ -218,4 +226,26 @@ func (n *node) awaitAsked(ctx context.Context, t *testing.T) {
 		}
 		clustertest.Pause(ctx, t, "kubecri is registered on "+n.Name)
 	}
+}
+
+// switchOffFirewall replaces the node's kubecri by one without the device firewall, until the test
+// ends.
+func (n *node) switchOffFirewall(ctx context.Context, t *testing.T) {
+	t.Helper()
+	program := n.program
+	program.Args = append(slices.Clone(program.Args), "--device-firewall=off")
+	open := n.NewKubecri("kubecri-without-firewall", program)
+	if err := n.Kubecri.Terminate(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(ctx)
+		if err := errors.Join(open.Terminate(ctx), n.Kubecri.Start()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := open.Start(); err != nil {
+		t.Fatal(err)
+	}
+	n.awaitAsked(ctx, t)
 }

@@ -1,0 +1,313 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package attack
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubedevice/kubedevice/test/checkout"
+	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+	"github.com/kubedevice/kubedevice/test/kube"
+)
+
+// nriAlone is for attempts at what only NRI has.
+var nriAlone = []cluster.Mode{cluster.ModeNRI}
+
+// sizes are attempts of a tenant to have its containers created past kubecri by the size of the
+// messages in which the runtime describes them to NRI plugins: kubecri is not registered while it
+// cannot send its list of containers, and it drops kubecri for an answer that is too long. Without
+// the defence, another container then starts with what it requests of NVIDIA's runtime.
+func sizes() []*Attempt {
+	var attempts []*Attempt
+	for _, way := range []struct {
+		id, what string
+		// list makes a list of containers that cannot be sent, answer an answer, in this order.
+		list   func(s *Stage) []*corev1.Pod
+		answer bool
+	}{
+		{"size-list", "runs 7 containers of 600 KiB of variables in one pod, before kubecri registers again",
+			(*Stage).manyVariables, false},
+		{"size-args", "does so by arguments that name a variable of 60 KiB again and again, as $(BIG)$(BIG)",
+			(*Stage).expandedArgs, false},
+		{"size-sandbox", "does so by pods with 12,000 labels and annotations of 250 KiB", (*Stage).manyLabels, false},
+		{"size-answer", "sets 997 long variables of a ConfigMap that the firewall overrides, more than an answer holds",
+			nil, true},
+		{"size-both", "has kubecri dropped by such an answer while the list of containers cannot be sent",
+			(*Stage).manyVariables, true},
+	} {
+		try := func(ctx context.Context, s *Stage) (Got, error) {
+			pods := []*corev1.Pod{}
+			if way.list != nil {
+				pods = way.list(s)
+			}
+			if way.answer {
+				pods = append(pods, s.longVariables())
+			}
+			return s.tooLarge(ctx, pods)
+		}
+		attempts = append(attempts, &Attempt{
+			ID: way.id, Who: Tenant, What: way.what, Defence: Bounds, Try: try, Alone: true,
+			Want: everywhere(RefusedByNode, "are allowed"),
+			Off: Off{How: "a kubecri without the bounds", Try: func(ctx context.Context, s *Stage) (Got, error) {
+				var list []*corev1.Pod
+				if way.list != nil {
+					list = way.list(s)
+				}
+				return s.unbounded(ctx, list, way.answer)
+			}},
+		})
+	}
+	return attempts
+}
+
+// tooLarge creates pods as a tenant. The attempt is refused if the node refuses each of them.
+func (s *Stage) tooLarge(ctx context.Context, pods []*corev1.Pod) (got Got, err error) {
+	tenant, err := s.tenantWithLarge(ctx)
+	if err != nil {
+		return Got{}, err
+	}
+	for _, pod := range pods {
+		created, err := tenant.CreatePod(ctx, clustertest.On(s.node(scheduled).Name, pod))
+		if err != nil {
+			return Got{}, err
+		}
+		if got, err = s.refusedOrRuns(ctx, created); err != nil || got.Outcome != RefusedByNode {
+			return got, err
+		}
+	}
+	return got, nil
+}
+
+// refusedOrRuns waits until the node refuses the pod's sandbox or one of its containers, or until
+// the pod runs.
+func (s *Stage) refusedOrRuns(ctx context.Context, pod *corev1.Pod) (got Got, err error) {
+	err = wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
+		events, err := s.admin.PodEvents(ctx, pod)
+		for _, event := range events {
+			if event.Reason == "FailedCreatePodSandBox" && !passing(event.Message) {
+				got = Got{RefusedByNode, event.Message}
+				return true, nil
+			}
+		}
+		if err != nil {
+			return false, err
+		}
+		now, err := s.admin.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		got = stateOf(now)
+		return got.Outcome != "", nil
+	})
+	return got, err
+}
+
+// unbounded makes the attempt on the node whose kubecri has no bounds: it runs the pods of the
+// list. If there is an answer that is too long, the runtime drops kubecri for it, and otherwise
+// kubecri is restarted, as for an upgrade. The attempt succeeds if another container then gets what
+// it requests of NVIDIA's runtime, or if the runtime panics at kubecri's next registration, as it
+// may. Without a list, kubecri is registered again at once, and it succeeds if the runtime has
+// dropped kubecri.
+func (s *Stage) unbounded(ctx context.Context, list []*corev1.Pod, answer bool) (Got, error) {
+	node := s.node(unbounded)
+	tenant, err := s.tenantWithLarge(ctx)
+	if err != nil {
+		return Got{}, err
+	}
+	if err := s.awaitEmpty(ctx); err != nil {
+		return Got{}, err
+	}
+	for _, pod := range list {
+		if _, err := tenant.RunPod(ctx, tolerant(clustertest.On(node.Name, pod))); err != nil {
+			return Got{}, err
+		}
+	}
+	before, err := os.ReadFile(node.Kubecri.LogPath)
+	if err != nil {
+		return Got{}, err
+	}
+	runtimeBefore, err := os.ReadFile(node.Containerd.LogPath)
+	if err != nil {
+		return Got{}, err
+	}
+	expected := "The container runtime has ended the NRI connection"
+	if answer {
+		_, err = tenant.CreatePod(ctx, tolerant(clustertest.On(node.Name, s.longVariables())))
+	} else {
+		expected = "Not registered with NRI; will retry"
+		err = node.Kubecri.Restart(ctx)
+	}
+	if err != nil {
+		return Got{}, err
+	}
+	if err := awaitLogged(ctx, node.Kubecri, len(before), expected); err != nil {
+		return Got{}, err
+	}
+	if list == nil {
+		return Got{Succeeds, "the runtime drops kubecri for its answer, and creates the container without it"}, nil
+	}
+	if answer {
+		// The list is sent right after that.
+		if err := awaitLogged(ctx, node.Containerd, len(runtimeBefore), "failed to synchronize plugin",
+			"\npanic: "); err != nil {
+			return Got{}, err
+		}
+	}
+	if log, err := os.ReadFile(node.Containerd.LogPath); err != nil || strings.Contains(string(log), "\npanic: ") {
+		return Got{Succeeds, "the runtime has panicked"}, err
+	}
+	greedy := s.pod("greedy", 0)
+	env("all")(greedy)
+	if _, err := tenant.RunPod(ctx, tolerant(clustertest.On(node.Name, greedy))); err != nil {
+		return Got{}, err
+	}
+	return s.asks(ctx, greedy.Name, "main")
+}
+
+// awaitEmpty removes what the attempt before has left on the node unbounded, and waits until
+// kubecri is registered there.
+func (s *Stage) awaitEmpty(ctx context.Context) error {
+	runtime, end, err := s.runtime(unbounded, containerdSocket)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
+		list, err := runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+		if err != nil {
+			return false, err
+		}
+		for _, sandbox := range list.GetItems() {
+			// The kubelet does the same at the same time.
+			_, _ = runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: sandbox.GetId()})
+			_, _ = runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox.GetId()})
+		}
+		ready, err := s.node(unbounded).Get(ctx, "/readyz")
+		return len(list.GetItems()) == 0 && err == nil && strings.Contains(ready, "[+]nri ok"), nil
+	})
+}
+
+// awaitLogged waits until a program's log, from a byte on, has one of the texts.
+func awaitLogged(ctx context.Context, program *cluster.Component, from int, texts ...string) error {
+	if err := wait.PollUntilContextCancel(ctx, pollPeriod, true, func(context.Context) (bool, error) {
+		log, err := os.ReadFile(program.LogPath)
+		return err == nil && slices.ContainsFunc(texts, func(text string) bool {
+			return strings.Contains(string(log[from:]), text)
+		}), err
+	}); err != nil {
+		return fmt.Errorf("wait for one of %q in the log of %s: %w", texts, program.Name, err)
+	}
+	return nil
+}
+
+// The ConfigMaps of tenantWithLarge: one of 600 KiB, and one of 997 keys.
+const (
+	largeMap, manyMap = "large", "many"
+	manyKeys          = 997
+)
+
+// tenantWithLarge returns a tenant that has large ConfigMaps.
+func (s *Stage) tenantWithLarge(ctx context.Context) (*kube.Client, error) {
+	tenant, err := s.tenant(ctx)
+	if err != nil {
+		return nil, err
+	}
+	large, many := map[string]string{}, map[string]string{}
+	for i := range 6 {
+		large[fmt.Sprintf("LARGE_%d", i)] = strings.Repeat("x", 100<<10)
+	}
+	for i := range manyKeys {
+		many[fmt.Sprintf("K%03d", i)] = ""
+	}
+	for name, data := range map[string]map[string]string{largeMap: large, manyMap: many} {
+		if _, err := tenant.CoreV1().ConfigMaps(s.namespace).Create(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data,
+		}, metav1.CreateOptions{}); err != nil {
+			return nil, err
+		}
+	}
+	return tenant, nil
+}
+
+// takeAll gives a container a variable for each key of a ConfigMap.
+func takeAll(c *corev1.Container, configMap, prefix string) {
+	c.EnvFrom = []corev1.EnvFromSource{{Prefix: prefix, ConfigMapRef: &corev1.ConfigMapEnvSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: configMap}}}}
+}
+
+// several returns a pod of 7 containers, so that pod and containers are as many objects as the
+// runtime does not split any further.
+func (s *Stage) several(shape func(c *corev1.Container)) []*corev1.Pod {
+	pod := s.pod("several", 0)
+	shape(&pod.Spec.Containers[0])
+	for i := range 6 {
+		another := pod.Spec.Containers[0]
+		another.Name = fmt.Sprintf("c%d", i)
+		pod.Spec.Containers = append(pod.Spec.Containers, another)
+	}
+	return []*corev1.Pod{pod}
+}
+
+func (s *Stage) manyVariables() []*corev1.Pod {
+	return s.several(func(c *corev1.Container) { takeAll(c, largeMap, "") })
+}
+
+func (s *Stage) expandedArgs() []*corev1.Pod {
+	return s.several(func(c *corev1.Container) {
+		c.Env = []corev1.EnvVar{{Name: "BIG", Value: strings.Repeat("x", 60<<10)}}
+		for range 5 {
+			c.Args = append(c.Args, "$(BIG)$(BIG)")
+		}
+	})
+}
+
+// manyLabels returns four pods: with a container each, they are 8 objects, too.
+func (s *Stage) manyLabels() (pods []*corev1.Pod) {
+	for i := range 4 {
+		pod := s.pod(fmt.Sprintf("labels-%d", i), 0)
+		pod.Annotations = map[string]string{"note": strings.Repeat("x", 250<<10)}
+		pod.Labels = map[string]string{}
+		for k := range 12_000 {
+			pod.Labels[fmt.Sprintf("l%d", k)] = strings.Repeat("x", 63)
+		}
+		pods = append(pods, pod)
+	}
+	return pods
+}
+
+// longVariables returns a pod whose variables begin as the unlisted vendor's runtime obeys them.
+// They take a little less than a message of NRI; with the value for no device, they take more.
+func (s *Stage) longVariables() *corev1.Pod {
+	const message, others = 4 << 20, 20 << 10
+	const name = (message-others)/manyKeys - len("K000") - len("=xxx")
+	pod := s.pod("long", 0)
+	takeAll(&pod.Spec.Containers[0], manyMap, unlistedPrefix+strings.Repeat("X", name-len(unlistedPrefix)))
+	return pod
+}
+
+// buildUnbounded builds a kubecri without the bounds of package nribound.
+func buildUnbounded(ctx context.Context, path string) error {
+	root, err := checkout.Root()
+	if err != nil {
+		return err
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "unbounded", "-o", path,
+		"./cmd/kubecri")
+	build.Dir = root
+	if said, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build kubecri without bounds: %w\n%s", err, said)
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package containers
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/kubedevice/kubedevice/test/cluster"
+)
+
+// counts are those of the containers of an attempt.
+type counts struct {
+	created, started, refused int
+	// read are those whose config.json was read.
+	read int
+	// acceptable are those that have nothing in them for which kubecri refuses a container, and
+	// acceptableStarted are those of them that were started.
+	acceptable, acceptableStarted int
+}
+
+// add counts a container. err is why it was not started.
+func (c *counts) add(t *testing.T, n *node, p pod, of container, err error) {
+	t.Helper()
+	c.created++
+	acceptable := isAcceptable(n.mode, p, of)
+	if acceptable {
+		c.acceptable++
+	}
+	if err != nil {
+		c.refused++
+		expectRefusal(t, "a container", err)
+		return
+	}
+	c.started++
+	if acceptable {
+		c.acceptableStarted++
+	}
+}
+
+// check fails the test if kubecri has refused containers without a reason, or if there were none
+// that it had to let start.
+func (c *counts) check(t *testing.T) {
+	t.Helper()
+	t.Logf("%d containers were started, %d refused; of %d without a reason to refuse them %d were started",
+		c.started, c.refused, c.acceptable, c.acceptableStarted)
+	if c.acceptable*10 < c.created {
+		t.Errorf("%d of %d containers have nothing for which kubecri refuses them, want a tenth or more",
+			c.acceptable, c.created)
+	}
+	if c.acceptableStarted < c.acceptable {
+		t.Errorf("%d containers are refused without a reason", c.acceptable-c.acceptableStarted)
+	}
+}
+
+// reasons are parts of kubecri's refusals of what pod and image contain. Every other refusal is
+// none of the container's own, such as that kubecri has not decided in time.
+var reasons = []string{
+	" are allowed: ",
+	"asks for devices that the container was not allocated",
+	"decides which devices the container runtime gives it, and cannot be overridden",
+	"stands twice, in its image or in image and pod, and cannot be overridden",
+}
+
+// expectRefusal fails the test unless kubecri has refused for a reason that is the container's.
+func expectRefusal(t *testing.T, what string, err error) {
+	t.Helper()
+	text := err.Error()
+	isReason := func(reason string) bool { return strings.Contains(text, reason) }
+	if !strings.Contains(text, "kubecri: ") || !slices.ContainsFunc(reasons, isReason) {
+		t.Errorf("%s is refused: %.1500s", what, text)
+	}
+}
+
+// Sizes in bytes that are below all bounds of kubecri's, with all that the runtime adds.
+const moderateContainer, moderatePod = 280 << 10, 420 << 10
+
+// isAcceptable reports whether a container of a pod has nothing in it for which kubecri refuses it:
+// it is not large, requests no devices by mount or annotation, and what it requests by variables
+// can be overridden in the mode. It knows nothing of kubecri's code.
+func isAcceptable(mode cluster.Mode, p pod, c container) bool {
+	all := p.size()
+	for _, other := range p.containers {
+		all += other.size(mode)
+	}
+	if c.size(mode) > moderateContainer || p.size() > moderateContainer ||
+		mode == cluster.ModeNRI && all > moderatePod {
+		return false
+	}
+	for key := range p.annotations {
+		if strings.HasPrefix(key, "cdi.k8s.io/") {
+			return false
+		}
+	}
+	for _, mount := range c.GetMounts() {
+		if strings.HasPrefix(mount.GetContainerPath(), "/var/run/nvidia-container-devices") {
+			return false
+		}
+	}
+	return isOverridable(mode, c.environment())
+}
+
+// isOverridable reports whether all that vendors' runtimes would obey of an environment can be
+// overridden: the proxy appends to it, and NRI replaces the first of a name. Of two that begin as
+// a vendor's runtime obeys it, the second stays with NRI.
+func isOverridable(mode cluster.Mode, env []string) bool {
+	if mode == cluster.ModeCRI {
+		var c config
+		c.Process.Env = env
+		habana, set := c.first("HABANA_VISIBLE_DEVICES")
+		return !(set && !strings.HasSuffix(habana, "=none")) && !slices.ContainsFunc(env, func(entry string) bool {
+			return strings.HasPrefix(entry, "ASCEND_VISIBLE_DEVICES=Ascend")
+		})
+	}
+	seen := map[string]bool{}
+	for _, entry := range env {
+		name, _, _ := strings.Cut(entry, "=")
+		isMadeUp := strings.HasPrefix(name, "DOCKER_RESOURCE_") || strings.HasPrefix(name, "HABANA_VISIBLE_DEVICES_")
+		if isMadeUp && seen[name] {
+			return false
+		}
+		seen[name] = true
+	}
+	return true
+}
+
+// environment returns the container's variables as containerd passes them on: the image's, then the
+// pod's.
+func (c container) environment() []string {
+	env := slices.Clone(c.image.config.Env)
+	for _, variable := range c.GetEnvs() {
+		env = append(env, variable.GetKey()+"="+string(variable.GetValue()))
+	}
+	return env
+}
+
+// size returns about how many bytes of the container and its image kubecri sees in the mode.
+func (c container) size(mode cluster.Mode) int {
+	size := proto.Size(c.ContainerConfig)
+	texts := slices.Clone(c.image.config.Env)
+	if mode == cluster.ModeNRI {
+		if len(c.GetCommand())+len(c.GetArgs()) == 0 {
+			texts = append(texts, c.image.config.Cmd...)
+		}
+		for key, value := range c.image.config.Labels {
+			texts = append(texts, key, value)
+		}
+	}
+	for _, text := range texts {
+		size += len(text) + 4
+	}
+	return size
+}
+
+// size returns about how many bytes the pod has without its containers.
+func (p pod) size() (size int) {
+	for _, all := range []map[string]string{p.annotations, p.labels} {
+		for key, value := range all {
+			size += len(key) + len(value) + 8
+		}
+	}
+	return size
+}
+
+func TestARefusalWithoutAReasonOfTheContainersFailsTheTest(t *testing.T) {
+	for text, is := range map[string]bool{
+		`kubecri: container "c" of pod a/b: its request has 900000 bytes, and at most 3 are allowed: shorten it`: true,
+		`kubecri: kubecri has not decided in the time that the container runtime gives to NRI plugins`:           false,
+		"argument list too long": false,
+	} {
+		isReason := func(reason string) bool { return strings.Contains(text, reason) }
+		if got := slices.ContainsFunc(reasons, isReason); got != is {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+}
