@@ -124,6 +124,9 @@ var mayImport = map[string][]string{
 		"pkg/scheduler/allocation", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/scheduler/pluginhost",
 		"pkg/scheduler/verdict", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/request", "pkg/seal", "pkg/sdk",
 	},
+	"pkg/scheduler/config": {
+		"pkg/scheduler/allocation", "pkg/scheduler/frameworkplugin", "pkg/schedulerapi", "pkg/seal",
+	},
 	"pkg/scheduler/verdict": {
 		"pkg/scheduler/allocation", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/request",
 	},

@@ -79,5 +79,7 @@ const (
 	SilentFor  = "silentFor" // how long the same is not logged again
 	Limit      = "limit"     // how long something may take
 	Flag       = "flag"
+	Field      = "field"      // of a configuration
+	Overridden = "overridden" // the value of a field in the file where a flag wins
 	Bytes      = "bytes"
 )
