@@ -110,12 +110,12 @@ profiles:
 				a.BestDevicesWait = &metav1.Duration{Duration: time.Minute}
 			})},
 			`field="quota" overridden="everywhere" flag="--device-quota=warn"`},
-		"a key, which enforces": {"", []string{"--device-seal-key=/keys"}, map[string]config.KubeDeviceArgs{
+		"a key, whose file states the mode": {"", []string{"--device-seal-key=/keys"}, map[string]config.KubeDeviceArgs{
 			"default-scheduler": complete(func(a *config.KubeDeviceArgs) {
-				a.SealKey, a.SealMode = ptr.To("/keys"), ptr.To(seal.Enforce)
+				a.SealKey, a.SealMode = ptr.To("/keys"), nil
 			}),
 			"kubedevice-scheduler": complete(func(a *config.KubeDeviceArgs) {
-				a.SealKey, a.SealMode = ptr.To("/keys"), ptr.To(seal.Enforce)
+				a.SealKey, a.SealMode = ptr.To("/keys"), nil
 			}),
 		}, ""},
 	} {
@@ -240,5 +240,32 @@ func TestFactoryRefusesForeignAndInvalidArguments(t *testing.T) {
 			!strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v: error %v, want %q", test.args, err, test.want)
 		}
+	}
+}
+
+func TestSealModeIsTheSetOneElseThatOfTheKeys(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.pem")
+	for _, test := range []struct{ set, stated, want seal.Mode }{
+		{"", "", seal.Enforce}, {"", seal.Warn, seal.Warn}, {seal.Off, seal.Enforce, seal.Off},
+		{seal.Warn, "", seal.Warn}, {seal.Enforce, seal.Off, seal.Enforce},
+	} {
+		writeKey(t, path)
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(path, test.stated.State(text), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var set *seal.Mode
+		if test.set != "" {
+			set = &test.set
+		}
+		if got, err := openSeals(t.Context(), path, set); err != nil || got.Mode != test.want {
+			t.Errorf("set %q, keys %q: mode %q, error %v; want %q", test.set, test.stated, got.Mode, err, test.want)
+		}
+	}
+	if got, err := openSeals(t.Context(), "", nil); err != nil || got.Mode != seal.Off || got.Keys != nil {
+		t.Errorf("without keys: %+v, %v", got, err)
 	}
 }

@@ -4,6 +4,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -17,7 +18,9 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/utils/ptr"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/apiserver"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/config"
@@ -79,7 +82,7 @@ func argsOf(object runtime.Object) (*config.KubeDeviceArgs, error) {
 func start(
 	ctx context.Context, handle fwk.Handle, args *config.KubeDeviceArgs, builtIn []allocation.Named, api *readapi.Server,
 ) (*frameworkplugin.Shared, error) {
-	seals, err := openSeals(*args.SealKey, *args.SealMode)
+	seals, err := openSeals(ctx, *args.SealKey, args.SealMode)
 	if err != nil {
 		return nil, err
 	}
@@ -126,15 +129,23 @@ func start(
 	return shared, err
 }
 
-// openSeals reads the keys of seals, if there is a file of them.
-func openSeals(path string, mode seal.Mode) (frameworkplugin.Seals, error) {
+// openSeals reads the keys of seals, if there is a file of them. The mode is what is set, else what
+// the file states, else enforce.
+func openSeals(ctx context.Context, path string, set *seal.Mode) (frameworkplugin.Seals, error) {
 	if path == "" {
-		return frameworkplugin.Seals{Mode: mode}, nil
+		return frameworkplugin.Seals{Mode: seal.Off}, nil
 	}
 	keys, err := seal.OpenPrivateKeys(path)
 	if err != nil {
 		return frameworkplugin.Seals{}, fmt.Errorf("sealKey (--device-seal-key): %w; make the file with "+
 			"kubecri seal-keys", err)
+	}
+	stated := keys.Mode()
+	mode := cmp.Or(ptr.Deref(set, stated), seal.Enforce)
+	if stated != "" && mode != stated {
+		klog.FromContext(ctx).Info("The scheduler's seal mode is another one than its keys state for the cluster; "+
+			"remove sealMode and --device-seal-mode, or change it with kubecri seal-keys set-mode",
+			logkey.SealMode, string(mode), logkey.Stated, string(stated))
 	}
 	return frameworkplugin.Seals{Keys: keys, Mode: mode}, nil
 }

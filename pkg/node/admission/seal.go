@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"cmp"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +16,8 @@ import (
 // Seals says what to do about allocations that the scheduler did not seal. The zero value looks at
 // no seal.
 type Seals struct {
-	Mode seal.Mode
+	// Mode returns the mode to use now; "" and no function are seal.Off.
+	Mode func() seal.Mode
 	// Verifier returns what to verify with. Its error says why no key is known.
 	Verifier func() (*seal.Verifier, error)
 	// Warn puts a warning on a pod that seal.Enforce would refuse. It must not block.
@@ -23,6 +25,13 @@ type Seals struct {
 	// Observe is called with the result of each verification: SealValid, SealNoKeys, or a
 	// seal.Reason.
 	Observe func(result string)
+}
+
+func (s *Seals) mode() seal.Mode {
+	if s.Mode == nil {
+		return seal.Off
+	}
+	return cmp.Or(s.Mode(), seal.Off)
 }
 
 // Results of a verification that are no seal.Reason.
@@ -35,12 +44,13 @@ const (
 // this node. A pod that was granted devices before is not asked for a seal: that is verified once,
 // before its first device, and once more where the node has asked for another one; see Replace.
 func (a *Admission) verifySeal(r *request) error {
-	if a.Seals.Mode == "" || a.Seals.Mode == seal.Off {
+	mode := a.Seals.mode()
+	if mode == seal.Off {
 		return nil
 	}
 	result, err := a.checkSeal(r)
 	a.Seals.Observe(result)
-	if err != nil && a.Seals.Mode == seal.Warn {
+	if err != nil && mode == seal.Warn {
 		a.Seals.Warn(r.object(), fmt.Sprintf("%v (it gets its devices all the same, until --seal-mode is %s)", err,
 			seal.Enforce))
 		return nil

@@ -42,7 +42,8 @@ type KubeDeviceArgs struct {
 	Quota *frameworkplugin.QuotaMode `json:"quota,omitempty" flag:"device-quota"`
 	// SealKey is the path of a PEM file of private keys that seal allocations.
 	SealKey *string `json:"sealKey,omitempty" flag:"device-seal-key"`
-	// SealMode says what a bound pod without a valid seal holds.
+	// SealMode says what a bound pod without a valid seal holds. With a key and without a mode, the
+	// file of keys may state it.
 	SealMode *seal.Mode `json:"sealMode,omitempty" flag:"device-seal-mode"`
 	// EvictUnallocated evicts pods that were bound without the devices that they request.
 	EvictUnallocated *bool `json:"evictUnallocated,omitempty" flag:"device-evict-unallocated"`

@@ -13,13 +13,14 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
+	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
 // DefaultPluginDirectory is where plugins are searched by default.
 const DefaultPluginDirectory = "/schedulerplugins"
 
-// Defaults returns the arguments of a profile that sets none. The seal mode is left out: it follows
-// from the key, see [seal.Mode.Resolve].
+// Defaults returns the arguments of a profile that sets none. The seal mode is left out: without a
+// key it is off, and with one it is what the file of keys states, else enforce.
 func Defaults() *KubeDeviceArgs {
 	return &KubeDeviceArgs{
 		PluginDirectory:      ptr.To(DefaultPluginDirectory),
@@ -43,11 +44,8 @@ func SetDefaults(args *KubeDeviceArgs) {
 			field.Set(s.of(defaults))
 		}
 	}
-	if args.SealMode == nil {
-		// An error is for validation to report.
-		if mode, err := args.sealMode(); err == nil {
-			args.SealMode = &mode
-		}
+	if args.SealMode == nil && *args.SealKey == "" {
+		args.SealMode = ptr.To(seal.Off)
 	}
 }
 

@@ -65,7 +65,7 @@ func (f *Flags) AddTo(flags *pflag.FlagSet) {
 	add(flags, a, &a.SealMode, &d.SealMode, "mode", sealMode,
 		"What a bound pod without a valid seal holds: what its "+
 			"annotation says (off, and warn, which reports it in metrics and events), or only what its node reports "+
-			"(enforce). The default is enforce with --"+flagOf("sealKey")+", else off.")
+			"(enforce). The default with --"+flagOf("sealKey")+" is what the file of keys states, else enforce; without, off.")
 	add(flags, a, &a.EvictUnallocated, &d.EvictUnallocated, "bool", strconv.ParseBool,
 		"Evict pods that request devices "+
 			"and were bound without any before this scheduler led, if they have not started and a controller will make "+

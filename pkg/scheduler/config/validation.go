@@ -33,7 +33,7 @@ func Validate(path *field.Path, args *KubeDeviceArgs) field.ErrorList {
 	if quota := *args.Quota; quota.Set(string(quota)) != nil {
 		errs = append(errs, field.NotSupported(path.Child("quota"), quota, quotas))
 	}
-	switch mode := ptr.Deref(args.SealMode, ""); {
+	switch mode := ptr.Deref(args.SealMode, seal.Enforce); {
 	case mode.Set(string(mode)) != nil:
 		errs = append(errs, field.NotSupported(path.Child("sealMode"), mode,
 			[]seal.Mode{seal.Off, seal.Warn, seal.Enforce}))
@@ -51,9 +51,4 @@ func Validate(path *field.Path, args *KubeDeviceArgs) field.ErrorList {
 		invalid("securePort", port, "must be from 1 to 65535, or 0 for no API")
 	}
 	return errs
-}
-
-// sealMode returns the mode that follows from the arguments.
-func (a *KubeDeviceArgs) sealMode() (seal.Mode, error) {
-	return ptr.Deref(a.SealMode, "").Resolve(ptr.Deref(a.SealKey, "") != "")
 }
