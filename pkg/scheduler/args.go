@@ -16,10 +16,10 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 )
 
-// completeArgs completes the plugin's arguments in all profiles that have the plugin: flags win over
-// what a profile says; one that says nothing has the arguments of the first profile with some, and
-// what is set nowhere has its default. It returns what the flags have overridden. It changes nothing
-// the second time.
+// completeArgs completes the plugin's arguments in all profiles that have the plugin: flags win
+// over what a profile says; one that says nothing has the arguments of the first profile with some,
+// and what is set nowhere has its default. It returns what the flags have overridden. It changes
+// nothing the second time.
 func completeArgs(profiles []configv1.KubeSchedulerProfile, flags *config.Flags) []config.Overridden {
 	first := &config.KubeDeviceArgs{}
 	for i := range profiles {

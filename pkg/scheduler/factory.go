@@ -34,10 +34,10 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
-// newFactory returns the factory of the framework plugin, which takes its settings from the arguments
-// that the framework passes to it. The framework calls it once per profile; what the profiles share
-// is made in the first call, and so are the read API and the check of the admission policies. So
-// all profiles have the same arguments, or it returns an error.
+// newFactory returns the factory of the framework plugin, which takes its settings from the
+// arguments that the framework passes to it. The framework calls it once per profile; what the
+// profiles share is made in the first call, and so are the read API and the check of the admission
+// policies. So all profiles have the same arguments, or it returns an error.
 func newFactory(builtIn []allocation.Named, api *readapi.Server) frameworkruntime.PluginFactory {
 	var once sync.Once
 	var shared *frameworkplugin.Shared
@@ -80,7 +80,8 @@ func argsOf(object runtime.Object) (*config.KubeDeviceArgs, error) {
 
 // start makes what all profiles share, and starts what runs with it.
 func start(
-	ctx context.Context, handle fwk.Handle, args *config.KubeDeviceArgs, builtIn []allocation.Named, api *readapi.Server,
+	ctx context.Context, handle fwk.Handle, args *config.KubeDeviceArgs, builtIn []allocation.Named,
+	api *readapi.Server,
 ) (*frameworkplugin.Shared, error) {
 	seals, err := openSeals(ctx, *args.SealKey, args.SealMode)
 	if err != nil {

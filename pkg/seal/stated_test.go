@@ -15,11 +15,13 @@ func TestKeysStateTheModeOfTheCluster(t *testing.T) {
 		text, want string
 		mode       Mode
 	}{
-		"no mode":                {privatePEM(t, 1), "", ""},
-		"a mode":                 {string(Warn.State([]byte(privatePEM(t, 1)))), "", Warn},
-		"a mode after the keys":  {privatePEM(t, 1) + "# seal-mode: off\r\n", "", Off},
-		"the same mode twice":    {"# seal-mode: warn\n" + privatePEM(t, 1) + "# seal-mode: warn\n", "", Warn},
-		"two modes":              {"# seal-mode: warn\n" + privatePEM(t, 1) + "# seal-mode: off\n", "two seal modes", ""},
+		"no mode":               {privatePEM(t, 1), "", ""},
+		"a mode":                {string(Warn.State([]byte(privatePEM(t, 1)))), "", Warn},
+		"a mode after the keys": {privatePEM(t, 1) + "# seal-mode: off\r\n", "", Off},
+		"the same mode twice":   {"# seal-mode: warn\n" + privatePEM(t, 1) + "# seal-mode: warn\n", "", Warn},
+		"two modes": {
+			"# seal-mode: warn\n" + privatePEM(t, 1) + "# seal-mode: off\n", "two seal modes", "",
+		},
 		"a mode that is unknown": {"# seal-mode: never\n" + privatePEM(t, 1), `"never" is no mode`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -61,14 +61,14 @@ func (a *Agreement) Observe(result string) {
 // Conflict returns why the node demands more than the scheduler seals, and the next step, or "".
 func (a *Agreement) Conflict() string {
 	if stated := a.stated(); a.set != "" && stated != "" && a.set.StrongerThan(stated) {
-		return fmt.Sprintf("the node's --seal-mode=%s is stronger than the cluster's mode %s, which the seal keys state: "+
-			"remove the flag, or have the keys state %[1]s with kubecri seal-keys set-mode", a.set, stated)
+		return fmt.Sprintf("the node's --seal-mode=%s is stronger than the cluster's mode %s, which the seal keys "+
+			"state: remove the flag, or have the keys state %[1]s with kubecri seal-keys set-mode", a.set, stated)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.Mode() == seal.Enforce && a.missing > 0 && a.valid == 0 {
-		return fmt.Sprintf("the node enforces seals, and none of the %d allocations since kubecri's start had one: the "+
-			"scheduler may have no key; set its --device-seal-key, or the seal mode %s until it has one", a.missing,
+		return fmt.Sprintf("the node enforces seals, and none of the %d allocations since kubecri's start had one: "+
+			"the scheduler may have no key; set its --device-seal-key, or the seal mode %s until it has one", a.missing,
 			seal.Warn)
 	}
 	return ""

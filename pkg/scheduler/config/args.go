@@ -28,8 +28,8 @@ import (
 type KubeDeviceArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// PluginDirectory has the device scheduler plugins, *.so, which are loaded in the order of their
-	// file names.
+	// PluginDirectory has the device scheduler plugins, *.so, which are loaded in the order of
+	// their file names.
 	PluginDirectory *string `json:"pluginDirectory,omitempty" flag:"devschedpath"`
 	// AllowWritablePlugins loads plugin files that users other than root may write or replace, too.
 	AllowWritablePlugins *bool `json:"allowWritablePlugins,omitempty" flag:"allow-writable-plugins"`

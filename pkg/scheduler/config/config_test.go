@@ -72,7 +72,9 @@ func TestValidateNamesFieldValueAndWhatIsAllowed(t *testing.T) {
 		`args.bestDevicesWait: Invalid value: "-1s": must be 0s, which is for ever, or more`: func(a *KubeDeviceArgs) {
 			a.BestDevicesWait = &metav1.Duration{Duration: -time.Second}
 		},
-		`args.quota: Unsupported value: "no": supported values: "warn", "enforce", "everywhere"`: func(a *KubeDeviceArgs) {
+		`args.quota: Unsupported value: "no": supported values: "warn", "enforce", "everywhere"`: func(
+			a *KubeDeviceArgs,
+		) {
 			a.Quota = ptr.To(frameworkplugin.QuotaMode("no"))
 		},
 		`args.sealMode: Unsupported value: "no": supported values: "off", "warn", "enforce"`: func(a *KubeDeviceArgs) {
@@ -106,7 +108,8 @@ func TestFlagsOverrideAndReportOnlyWhatDiffers(t *testing.T) {
 	var f Flags
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	f.AddTo(flags)
-	if err := flags.Parse([]string{"--device-quota=warn", "--device-verdict-cache=false", "--devschedpath=/b"}); err != nil {
+	arguments := []string{"--device-quota=warn", "--device-verdict-cache=false", "--devschedpath=/b"}
+	if err := flags.Parse(arguments); err != nil {
 		t.Fatal(err)
 	}
 	args := &KubeDeviceArgs{VerdictCache: ptr.To(false), PluginDirectory: ptr.To("/a")}

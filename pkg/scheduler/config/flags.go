@@ -48,36 +48,38 @@ func (f *Flags) AddTo(flags *pflag.FlagSet) {
 		"Load plugin files that users other than root may write or replace.")
 	add(flags, a, &a.VerdictCache, &d.VerdictCache, "bool", strconv.ParseBool,
 		"Cache on which nodes the devices for a "+
-			"pod fit. Without it every node is evaluated for every pod: use that only to find out whether the cache is "+
-			"the cause of a problem, or what it is worth.")
+			"pod fit. Without it every node is evaluated for every pod: use that only to find out whether the cache "+
+			"is the cause of a problem, or what it is worth.")
 	add(flags, a, &a.BestDevicesWait, &d.BestDevicesWait, "duration", duration,
 		"How long a pod that counts devices waits "+
-			"for those that are best connected in all of the cluster, from the first attempt to schedule it. After that, "+
-			"the best devices of any node will do. 0 is for ever: then one node that claims better devices than others, "+
-			"and never has them free, keeps pods waiting.")
+			"for those that are best connected in all of the cluster, from the first attempt to schedule it. After "+
+			"that, the best devices of any node will do. 0 is for ever: then one node that claims better devices than "+
+			"others, and never has them free, keeps pods waiting.")
 	add(flags, a, &a.Quota, &d.Quota, "mode", quota,
 		"Which pods wait that request whole devices in their annotation "+
-			"beyond the limits of the same container, which are what quotas count: enforce, those in a namespace with a "+
-			"ResourceQuota that names the resource; everywhere, all; warn, none. The others get an event.")
+			"beyond the limits of the same container, which are what quotas count: enforce, those in a namespace with "+
+			"a ResourceQuota that names the resource; everywhere, all; warn, none. The others get an event.")
 	add(flags, a, &a.SealKey, &d.SealKey, "string", text,
 		"File of private keys in PEM with which allocations are sealed, "+
-			"the one that signs first; all of them are valid. It is read again when it changes. kubecri seal-keys makes one.")
+			"the one that signs first; all of them are valid. It is read again when it changes. "+
+			"kubecri seal-keys makes one.")
 	add(flags, a, &a.SealMode, &d.SealMode, "mode", sealMode,
 		"What a bound pod without a valid seal holds: what its "+
 			"annotation says (off, and warn, which reports it in metrics and events), or only what its node reports "+
-			"(enforce). The default with --"+flagOf("sealKey")+" is what the file of keys states, else enforce; without, off.")
+			"(enforce). The default with --"+flagOf("sealKey")+" is what the file of keys states, else enforce; "+
+			"without, off.")
 	add(flags, a, &a.EvictUnallocated, &d.EvictUnallocated, "bool", strconv.ParseBool,
 		"Evict pods that request devices "+
-			"and were bound without any before this scheduler led, if they have not started and a controller will make "+
-			"them again. Disruption budgets hold.")
+			"and were bound without any before this scheduler led, if they have not started and a controller will "+
+			"make them again. Disruption budgets hold.")
 	add(flags, a, &a.SearchBudget, &d.SearchBudget, "duration", duration,
 		"How long to search for devices for one pod on "+
-			"one node. It is counted in steps of the search first, 80,000 for each millisecond, which takes half of the "+
-			"time on a usual machine; then in time. A pod that is refused because of it says so in its event.")
+			"one node. It is counted in steps of the search first, 80,000 for each millisecond, which takes half of "+
+			"the time on a usual machine; then in time. A pod that is refused because of it says so in its event.")
 	add(flags, a, &a.CycleBudget, &d.CycleBudget, "duration", duration,
 		"How long to search for devices for one pod on "+
-			"all nodes together, on top of what ordinary requests take; counted in the same way. Nodes that are left over "+
-			"are searched when the pod is tried again.")
+			"all nodes together, on top of what ordinary requests take; counted in the same way. Nodes that are left "+
+			"over are searched when the pod is tried again.")
 	add(flags, a, &a.SecurePort, &d.SecurePort, "int", port,
 		"Port of the read API below "+schedulerapi.Prefix+": which "+
 			"pod holds which device, and where one that waits would fit. Address, certificates, authentication and "+

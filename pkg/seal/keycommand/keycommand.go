@@ -143,8 +143,8 @@ func newVerb(verb, short string, change func(dir directory, now time.Time) (keyR
 	flags.StringVarP(&namespace, "namespace", "n", namespace, "with -o yaml: namespace of Secret and ConfigMap")
 	flags.StringVar(&bundle, "trust-bundle", bundle, "with -o yaml: name of a ClusterTrustBundle to print, too, which "+
 		"Kubernetes serves from 1.37 on")
-	flags.Var(&mode, modeFlag, "seal mode of the cluster that the keys state, and that the scheduler and the nodes use "+
-		"without a flag of their own: off, warn or enforce. Without, the keys state what they stated before")
+	flags.Var(&mode, modeFlag, "seal mode of the cluster that the keys state, and that the scheduler and the nodes "+
+		"use without a flag of their own: off, warn or enforce. Without, the keys state what they stated before")
 	flags.BoolVar(&publicOnly, "public-only", publicOnly, "with -o yaml: leave out the Secret. Nodes need a new "+
 		"certificate before the scheduler signs with its key")
 	return command
