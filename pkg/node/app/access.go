@@ -168,9 +168,6 @@ func serverTLS(certificate, key, hostname string) (*tls.Config, error) {
 
 // validateMetrics says what of the flags for metrics cannot be.
 func (o *Options) validateMetrics() error {
-	if o.DeviceSeries < 0 {
-		return fmt.Errorf("--device-series is %d; want a number of devices, or 0 for none", o.DeviceSeries)
-	}
 	if (o.MetricsCertificate == "") != (o.MetricsKey == "") {
 		return errors.New("--metrics-tls-cert-file and --metrics-tls-private-key-file need each other: give both or " +
 			"none")

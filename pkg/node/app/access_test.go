@@ -175,13 +175,12 @@ func TestAnAddressForOtherMachinesNeedsAnAPIServer(t *testing.T) {
 		change func(*Options)
 		want   string // empty: it is valid
 	}{
-		"the default":                        {func(*Options) {}, ""},
-		"none":                               {func(o *Options) { o.MetricsAddress = "" }, ""},
-		"all addresses, with an API server":  {func(o *Options) { o.MetricsAddress, o.Kubeconfig = ":10261", "k" }, ""},
-		"all addresses, without":             {func(o *Options) { o.MetricsAddress = "0.0.0.0:10261" }, "who may read"},
-		"no port":                            {func(o *Options) { o.MetricsAddress = "localhost" }, "missing port"},
-		"a certificate without a key":        {func(o *Options) { o.MetricsCertificate = "a" }, "need each other"},
-		"a negative number of device series": {func(o *Options) { o.DeviceSeries = -1 }, "--device-series"},
+		"the default":                       {func(*Options) {}, ""},
+		"none":                              {func(o *Options) { o.MetricsAddress = "" }, ""},
+		"all addresses, with an API server": {func(o *Options) { o.MetricsAddress, o.Kubeconfig = ":10261", "k" }, ""},
+		"all addresses, without":            {func(o *Options) { o.MetricsAddress = "0.0.0.0:10261" }, "who may read"},
+		"no port":                           {func(o *Options) { o.MetricsAddress = "localhost" }, "missing port"},
+		"a certificate without a key":       {func(o *Options) { o.MetricsCertificate = "a" }, "need each other"},
 		"a certificate that is not there": {func(o *Options) {
 			o.MetricsAddress, o.Kubeconfig, o.MetricsCertificate, o.MetricsKey = ":1", "k", "/none", "/none"
 		}, "/none: no such file"},

@@ -139,7 +139,7 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 		now, _ := n.plugins.Inventory()
 		taints, _ := n.taints.List()
 		return deviceState{now.Node, n.devicesOf(now), now.Unhealthy(), taints}
-	}, n.record.List, options.DeviceSeries))
+	}, n.record.List, maxDeviceSeries))
 	n.damper = plugins.NewDamper(n.plugins)
 	n.health = devicehealth.NewTracker(n.damper, n.record, n.events.announceHealth)
 	advertising := advertise.Options{
@@ -311,10 +311,20 @@ func (n *node) taintKeeper(client kubernetes.Interface) *devicehealth.TaintKeepe
 
 // notReplaced returns why this node gives containers that run no other devices, or nothing.
 func (n *node) notReplaced() string {
+	seals := seal.Off
+	if n.keys != nil {
+		seals = n.agreement.Mode()
+	}
+	return notReplaced(n.options.Mode, seals)
+}
+
+// notReplaced returns why devicehealth.Replace means devicehealth.Evict with these settings, or
+// nothing where it does not.
+func notReplaced(mode Mode, seals seal.Mode) string {
 	switch {
-	case n.keys == nil || n.agreement.Mode() != seal.Enforce:
+	case seals != seal.Enforce:
 		return "the node does not enforce seals"
-	case n.options.Mode == ModeNRI:
+	case mode == ModeNRI:
 		return "the node's kubecri is an NRI plugin"
 	}
 	return ""

@@ -4,7 +4,6 @@
 package app
 
 import (
-	"cmp"
 	"path/filepath"
 
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
@@ -12,11 +11,11 @@ import (
 )
 
 func (o *Options) devicePluginsDir() string {
-	return cmp.Or(o.DevicePluginsDir, filepath.Join(o.StateDir, devicemanager.DirName))
+	return filepath.Join(o.StateDir, devicemanager.DirName)
 }
 
 func (o *Options) registryDir() string {
-	return cmp.Or(o.RegistryDir, filepath.Join(o.StateDir, devicemanager.RegistryDirName))
+	return filepath.Join(o.StateDir, devicemanager.RegistryDirName)
 }
 
 // devicesPath is the state file of the kubelet's device plugins.
@@ -26,8 +25,7 @@ func (o *Options) devicesPath() string {
 
 // podResourcesPath is the PodResources socket for agents.
 func (o *Options) podResourcesPath() string {
-	return filepath.Join(cmp.Or(o.PodResourcesDir, filepath.Join(o.StateDir, podresources.DirName)),
-		podresources.SocketName)
+	return filepath.Join(o.StateDir, podresources.DirName, podresources.SocketName)
 }
 
 // kubeletPodResourcesPath is the kubelet's own socket of this kind.
