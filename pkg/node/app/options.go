@@ -163,10 +163,10 @@ func inStateDir(name string) string {
 func addDeprecated(flags *pflag.FlagSet) {
 	for name, advice := range deprecatedFlags {
 		flags.String(name, "", "")
-		flags.Lookup(name).NoOptDefVal = "true" // one of them was a switch
 		// Fails only for a flag that is not there.
 		_ = flags.MarkDeprecated(name, advice)
 	}
+	flags.Lookup("isolate").NoOptDefVal = "true" // it was a switch
 }
 
 // graceFlag is the flag of DeviceFailureGracePeriod.

@@ -97,7 +97,7 @@ func TestArguments(t *testing.T) {
 		},
 		"deprecated ones, which have no effect": {
 			[]string{"--isolate=false", "--device-plugins-dir=/dp", "--plugins-registry-dir=/pr",
-				"--pod-resources-dir=/res", "--device-series=3"}, &defaults,
+				"--pod-resources-dir", "/res", "--device-series", "3"}, &defaults,
 		},
 		"the deprecated switch without a value": {[]string{"--isolate"}, &defaults},
 		"bools without and with a value":        {[]string{"--register-node", "--fail-swap-on=false"}, &defaults},
