@@ -80,7 +80,8 @@ func TestValidateNamesFieldValueAndWhatIsAllowed(t *testing.T) {
 		`args.sealMode: Unsupported value: "no": supported values: "off", "warn", "enforce"`: func(a *KubeDeviceArgs) {
 			a.SealMode = ptr.To(seal.Mode("no"))
 		},
-		`args.sealMode: Invalid value: "warn": needs a file of keys in sealKey; without keys it must be "off"`: func(
+		`args.sealMode: Invalid value: "warn": there are no keys to verify seals with: name a file of keys in ` +
+			`sealKey, or use "off"`: func(
 			a *KubeDeviceArgs,
 		) {
 			a.SealMode = ptr.To(seal.Warn)
