@@ -222,7 +222,7 @@ func TestTheDeployedConfigurationSaysTheDefaults(t *testing.T) {
 	}
 	want := NewOptions()
 	want.NodeName, want.Kubeconfig = "node-1", "/etc/kubernetes/kubelet.conf"
-	want.SealCertificates, want.SealMode = "/etc/kubedevice/seal-certificates.pem", seal.Enforce
+	want.SealCertificates = "/etc/kubedevice/seal-certificates.pem"
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Options{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
