@@ -33,7 +33,8 @@ func TestNodeWithAStrongerSealModeThanItsKeysStateSaysSo(t *testing.T) {
 			startRuntime(t, filepath.Join(dir, "runtime.sock"))
 			options := standalone(dir)
 			options.MetricsAddress = freeAddress(t)
-			options.SealCertificates = write(t, filepath.Join(dir, "certificates.pem"), string(seal.Warn.State(text)))
+			options.SealCertificates = write(t, filepath.Join(dir, "certificates.pem"),
+				string(seal.Warn.State(text)))
 			options.SealMode = test.set
 			begin(t, options)
 			url := "http://" + options.MetricsAddress

@@ -38,7 +38,8 @@ func Validate(path *field.Path, args *KubeDeviceArgs) field.ErrorList {
 		errs = append(errs, field.NotSupported(path.Child("sealMode"), mode,
 			[]seal.Mode{seal.Off, seal.Warn, seal.Enforce}))
 	case mode != seal.Off && *args.SealKey == "":
-		invalid("sealMode", mode, "there are no keys to verify seals with: name a file of keys in sealKey, or use %q", seal.Off)
+		invalid("sealMode", mode,
+			"there are no keys to verify seals with: name a file of keys in sealKey, or use %q", seal.Off)
 	}
 	node, cycle := args.SearchBudget.Duration, args.CycleBudget.Duration
 	if node < leastBudget {
