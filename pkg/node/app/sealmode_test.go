@@ -39,8 +39,8 @@ func TestNodeWithAStrongerSealModeThanItsKeysStateSaysSo(t *testing.T) {
 			begin(t, options)
 			url := "http://" + options.MetricsAddress
 			ready := eventually(t, url+"/readyz", func(code int, _ string) bool { return code == http.StatusOK })
-			says := strings.Contains(ready, "[+]seals ok; the node's --seal-mode=enforce is stronger than the cluster's "+
-				"mode warn")
+			says := strings.Contains(ready, "[+]seals ok; the node's --seal-mode=enforce is stronger than the "+
+				"cluster's mode warn")
 			if says != test.conflict {
 				t.Errorf("/readyz:\n%s", ready)
 			}
