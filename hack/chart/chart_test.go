@@ -68,7 +68,11 @@ nodeGroups:
   env: [{name: KUBEDEVICE_SIMGPU_CONFIG, value: /etc/inventory.yaml}]
   tolerations: [{key: gpu, operator: Exists}]
 node: {metricsBindAddress: "0.0.0.0:10261", deviceFirewall: {allow: [kube-system/*, monitoring/dcgm]}}
-scheduler: {tolerations: [{key: control, operator: Exists}], nodeSelector: {pool: system}, extraArgs: [--v=3]}
+scheduler:
+  tolerations: [{key: control, operator: Exists}]
+  nodeSelector: {pool: system}
+  args: {bestDevicesWait: 5m, quota: everywhere, evictUnallocated: true}
+  extraArgs: [--v=3]
 policies: {schedulers: [alice], devices: [example.com/nic], deviceRequests: true, requestsNeedLimits: true}
 monitoring: {enabled: true}
 uninstall: {drain: true}

@@ -168,8 +168,15 @@ var templates = []template{
 		name: "scheduler-configuration", manifests: []string{"second-scheduler/scheduler.yaml"}, when: second,
 		before: "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: kubedevice-scheduler-configuration\n" +
 			"  namespace: {{ .Release.Namespace }}\ndata:\n  scheduler.yaml: |\n",
-		indent:       4,
-		replacements: []replacement{{"kubedevice-system", 1, "{{ .Release.Namespace }}"}},
+		indent: 4,
+		replacements: []replacement{
+			{"kubedevice-system", 1, "{{ .Release.Namespace }}"},
+			{
+				"- schedulerName: kubedevice-scheduler\n", 1, "- schedulerName: kubedevice-scheduler\n" +
+					"  {{- with .Values.scheduler.args }}\n  pluginConfig:\n  - name: KubeDevice\n    args:\n" +
+					"      {{- toYaml . | nindent 10 }}\n  {{- end }}\n",
+			},
+		},
 	},
 	{
 		// The second scheduler, which is in the namespace of the release, takes the place of the

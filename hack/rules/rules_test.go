@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,6 +87,7 @@ var mayImport = map[string][]string{
 	"pkg/kubeletdevice":  {"pkg/sdk"},
 	"pkg/trim":           {},
 	"pkg/logkey":         {},
+	addresses:            {},
 	"pkg/request":        {"pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/sdk"},
 	"cmd/kubectl-device": {"pkg/kubectl"},
 	"pkg/schedulerapi":   {}, // types alone
@@ -124,6 +126,9 @@ var mayImport = map[string][]string{
 		"pkg/scheduler/allocation", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/scheduler/pluginhost",
 		"pkg/scheduler/verdict", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/request", "pkg/seal", "pkg/sdk",
 	},
+	"pkg/scheduler/config": {
+		"pkg/scheduler/allocation", "pkg/scheduler/frameworkplugin", "pkg/schedulerapi", "pkg/seal",
+	},
 	"pkg/scheduler/verdict": {
 		"pkg/scheduler/allocation", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/request",
 	},
@@ -160,6 +165,9 @@ func within(path, directory string) bool {
 
 // logKeys is the package of the keys of log messages.
 const logKeys = "pkg/logkey"
+
+// addresses is the package of the documents' address, which all others may import.
+const addresses = "pkg/documents"
 
 // logsIn are the directories whose code logs with these keys: all that the two programs are made of
 // and plugins are not.
@@ -212,6 +220,9 @@ func TestImportsPointOneWay(t *testing.T) {
 			if target == logKeys && logs(s) {
 				continue
 			}
+			if target == addresses {
+				continue
+			}
 			for _, directory := range allowed {
 				if within(target, directory) {
 					continue imports
@@ -260,6 +271,22 @@ func TestLogKeysAreConstants(t *testing.T) {
 	}
 	if keys == 0 {
 		t.Error("no key of any log message was found: this test looks for the wrong calls")
+	}
+}
+
+// Who reads a message may have no directory docs.
+func TestMessagesNameDocumentsByTheirAddress(t *testing.T) {
+	named := regexp.MustCompile(`\bdocs/[\w-]+\.md`)
+	for _, s := range sources(t) {
+		if s.test() || !within(s.directory(), "pkg") && !within(s.directory(), "cmd") {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING && named.MatchString(text.Value) {
+				t.Errorf("%s: %s: begin the path with documents.URL", s.path, text.Value)
+			}
+			return true
+		})
 	}
 }
 

@@ -79,5 +79,9 @@ const (
 	SilentFor  = "silentFor" // how long the same is not logged again
 	Limit      = "limit"     // how long something may take
 	Flag       = "flag"
+	SealMode   = "sealMode"
+	Stated     = "stated"     // the seal mode that the keys state
+	Field      = "field"      // of a configuration
+	Overridden = "overridden" // the value of a field in the file where a flag wins
 	Bytes      = "bytes"
 )

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/config"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 )
 
@@ -215,7 +216,9 @@ func TestHelpNamesOurFlagBesideUpstreams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"--devschedpath string", `"` + DefaultPluginPath + `"`, "--write-config-to"} {
+	for _, part := range []string{
+		"--devschedpath string", `"` + config.DefaultPluginDirectory + `"`, "--write-config-to",
+	} {
 		if !strings.Contains(output, part) {
 			t.Errorf("help lacks %s:\n%s", part, output)
 		}

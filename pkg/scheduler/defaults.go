@@ -16,39 +16,49 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/utils/ptr"
 
+	"github.com/kubedevice/kubedevice/pkg/scheduler/config"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 )
 
 // enableByDefault enables the plugin in every profile of every scheduler configuration that this
 // process reads, the built-in one included, also where a profile disables all plugins with '*'. A
 // profile that disables it by name stays without it. It then adds the profile of
-// frameworkplugin.SchedulerName.
+// frameworkplugin.SchedulerName, and completes the plugin's arguments in all profiles.
 //
-// It changes the process-wide scheme of scheduler configurations, the only place through which a
+// It changes the process-wide schemes of scheduler configurations, the only place through which a
 // configuration passes in all cases: no --config, --config, and --write-config-to.
-func enableByDefault() {
+func enableByDefault(flags *config.Flags) {
+	config.AddToScheme(scheme.Scheme)
+	config.AddToScheme(upstream.GetPluginArgConversionScheme())
 	scheme.Scheme.AddTypeDefaultingFunc(&configv1.KubeSchedulerConfiguration{}, func(obj any) {
-		config := obj.(*configv1.KubeSchedulerConfiguration)
-		upstream.SetObjectDefaults_KubeSchedulerConfiguration(config)
-		for i := range config.Profiles {
-			enableInProfile(config.Profiles[i].Plugins)
+		read := obj.(*configv1.KubeSchedulerConfiguration)
+		upstream.SetObjectDefaults_KubeSchedulerConfiguration(read)
+		for i := range read.Profiles {
+			enableInProfile(read.Profiles[i].Plugins)
 		}
-		config.Profiles = withOwnName(config.Profiles)
-		read.Store(config.DeepCopy())
+		read.Profiles = withOwnName(read.Profiles)
+		overridden := completeArgs(read.Profiles, flags)
+		lastRead.Store(&configuration{read.DeepCopy(), overridden})
 	})
 }
 
-// read is the configuration that this process has read last, with all defaults.
-var read atomic.Pointer[configv1.KubeSchedulerConfiguration]
+// configuration is one that this process has read, with all defaults.
+type configuration struct {
+	*configv1.KubeSchedulerConfiguration
+	overridden []config.Overridden // by flags
+}
+
+// lastRead is the configuration that this process has read last.
+var lastRead atomic.Pointer[configuration]
 
 // configuredProfiles returns the profiles of the scheduler's configuration.
 func configuredProfiles() ([]schedulerconfig.KubeSchedulerProfile, error) {
-	versioned := read.Load()
-	if versioned == nil {
+	read := lastRead.Load()
+	if read == nil {
 		return nil, errors.New("no scheduler configuration was read yet")
 	}
 	var internal schedulerconfig.KubeSchedulerConfiguration
-	if err := scheme.Scheme.Convert(versioned.DeepCopy(), &internal, nil); err != nil {
+	if err := scheme.Scheme.Convert(read.KubeSchedulerConfiguration.DeepCopy(), &internal, nil); err != nil {
 		return nil, err
 	}
 	return internal.Profiles, nil

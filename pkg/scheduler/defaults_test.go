@@ -10,11 +10,13 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+
+	kubedeviceconfig "github.com/kubedevice/kubedevice/pkg/scheduler/config"
 )
 
 // The profiles for questions are those that upstream's command reads, whichever way it reads them.
 func TestTheConfiguredProfilesAreThoseThatWereRead(t *testing.T) {
-	enableByDefault()
+	enableByDefault(&kubedeviceconfig.Flags{})
 	for name, read := range map[string]func() (any, error){
 		"without a configuration": func() (any, error) { return latest.Default() },
 		"a file": func() (any, error) {
@@ -24,7 +26,9 @@ kind: KubeSchedulerConfiguration
 profiles:
 - schedulerName: mine
   plugins: {multiPoint: {disabled: [{name: ImageLocality}]}}
-  pluginConfig: [{name: NodeResourcesFit, args: {ignoredResources: [vendor.example/x]}}]
+  pluginConfig:
+  - {name: NodeResourcesFit, args: {ignoredResources: [vendor.example/x]}}
+  - {name: KubeDevice, args: {quota: warn}}
 `), nil, nil)
 			return object, err
 		},

@@ -24,6 +24,7 @@ const PollInterval = 10 * time.Second
 type keyPair struct {
 	signer   *Signer
 	verifier *Verifier
+	mode     Mode // that the text states, or ""
 }
 
 // File is a file of keys that follows changes. While the file is missing or malformed, the previous
@@ -53,7 +54,7 @@ func OpenPrivateKeys(path string) (*File, error) {
 		for i, key := range keys {
 			public[i] = key.Public().(ed25519.PublicKey)
 		}
-		return keyPair{signer, NewVerifier(public...)}, nil
+		return keyPair{signer: signer, verifier: NewVerifier(public...)}, nil
 	})
 }
 
@@ -83,6 +84,9 @@ func (f *File) Signer() *Signer { return f.keys.Load().signer }
 // makes a new one.
 func (f *File) Verifier() *Verifier { return f.keys.Load().verifier }
 
+// Mode returns the cluster's mode that the file states, or "": see StatedMode.
+func (f *File) Mode() Mode { return f.keys.Load().mode }
+
 // Reload reads the file and reports whether its content has changed. An error names the file; the
 // previous keys stay in use.
 func (f *File) Reload() (changed bool, err error) {
@@ -96,6 +100,9 @@ func (f *File) Reload() (changed bool, err error) {
 		return false, nil
 	}
 	keys, err := f.parse(content)
+	if err == nil {
+		keys.mode, err = StatedMode(content)
+	}
 	if err != nil {
 		return false, fmt.Errorf("read seal keys: file %s: %w", f.path, err)
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/documents"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/cluster"
 )
 
@@ -103,7 +104,8 @@ func (c *collector) findNeighbours() {
 		if p.container == scheduler && node != "" && i >= 0 {
 			c.findings = append(c.findings, fmt.Sprintf("scheduler %s/%s shares node %s with pods that have devices, "+
 				"such as %s/%s: whoever breaks out of one has its key for seals; run it on control planes "+
-				"(docs/second-scheduler.md)", p.pod.Namespace, p.pod.Name, node, c.pods[i].Namespace, c.pods[i].Name))
+				"("+documents.URL+"second-scheduler.md)", p.pod.Namespace, p.pod.Name, node,
+				c.pods[i].Namespace, c.pods[i].Name))
 		}
 	}
 }

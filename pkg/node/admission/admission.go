@@ -127,7 +127,8 @@ const (
 // Seals says what to do about allocations that the scheduler did not seal. The zero value looks at
 // no seal.
 type Seals struct {
-	Mode seal.Mode
+	// Mode returns the mode to use now; "" and no function are seal.Off.
+	Mode func() seal.Mode
 	// Verifier returns what to verify with. Its error says why no key is known.
 	Verifier func() (*seal.Verifier, error)
 	// Warn puts a warning on a pod that seal.Enforce would refuse. It must not block.

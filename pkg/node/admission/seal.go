@@ -4,12 +4,20 @@
 package admission
 
 import (
+	"cmp"
 	"fmt"
 
 	apitypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
+
+func (s *Seals) mode() seal.Mode {
+	if s.Mode == nil {
+		return seal.Off
+	}
+	return cmp.Or(s.Mode(), seal.Off)
+}
 
 // Results of a verification that are no seal.Reason.
 const (
@@ -21,12 +29,13 @@ const (
 // this node. A pod that was granted devices before is not asked for a seal: that is verified once,
 // before its first device, and once more where the node has asked for another one; see Replace.
 func (a *Admission) verifySeal(r *request) error {
-	if a.Seals.Mode == "" || a.Seals.Mode == seal.Off {
+	mode := a.Seals.mode()
+	if mode == seal.Off {
 		return nil
 	}
 	result, err := a.checkSeal(r)
 	a.Seals.Observe(result)
-	if err != nil && a.Seals.Mode == seal.Warn {
+	if err != nil && mode == seal.Warn {
 		a.Seals.Warn(r.object(), fmt.Sprintf("%v (it gets its devices all the same, until --seal-mode is %s)", err,
 			seal.Enforce))
 		return nil

@@ -61,7 +61,7 @@ func sealed(
 func (f *fixture) withSeals(mode seal.Mode, noKeys error) (results, warnings *[]string) {
 	results, warnings = &[]string{}, &[]string{}
 	f.Seals = Seals{
-		Mode: mode,
+		Mode: func() seal.Mode { return mode },
 		Verifier: func() (*seal.Verifier, error) {
 			if noKeys != nil {
 				return nil, noKeys

@@ -41,6 +41,8 @@ const (
 	reasonEnded = "ContainerEnded"
 	// On pods that get devices without a valid seal.
 	reasonNotSealed = "DevicesNotSealed"
+	// On the node that demands seals which the scheduler does not make.
+	reasonSealMode = "SealModeConflict"
 	// On the node, about its devices. Those on pods are in package devicehealth.
 	reasonHealthy, reasonUnhealthy = "DeviceHealthy", "DeviceUnhealthy"
 	reasonTaints                   = "DeviceTaints"
@@ -187,6 +189,9 @@ func (a *announcer) warnOfDamage(ctx context.Context, record *grants.Checkpoint,
 func (a *announcer) warnOfInventory(err error) {
 	a.event(a.node(), reasonNotPublished, err.Error())
 }
+
+// warnOfSealMode puts a warning on the node that it demands more seals than the scheduler makes.
+func (a *announcer) warnOfSealMode(conflict string) { a.event(a.node(), reasonSealMode, conflict) }
 
 // announceHealth puts an event on the node about its devices.
 func (a *announcer) announceHealth(eventType, message string) {

@@ -43,7 +43,8 @@ type Configuration struct {
 	DeviceFirewallAllow []string `json:"deviceFirewallAllow,omitempty"`
 	// DeviceFirewallVendors are vendors that the firewall does not know by itself.
 	DeviceFirewallVendors []firewall.Vendor `json:"deviceFirewallVendors,omitempty"`
-	// Isolate is the former name of DeviceFirewall.
+	// Isolate, DevicePluginsDir, PluginsRegistryDir, PodResourcesDir and DeviceSeries have no
+	// effect.
 	Isolate          *bool   `json:"isolate,omitempty"`
 	SealCertificates *string `json:"sealCertificates,omitempty"`
 	SealTrustBundle  *string `json:"sealTrustBundle,omitempty"`
@@ -89,13 +90,13 @@ func (c *Configuration) values() map[string]*string {
 		firewallFlag:                   text(c.DeviceFirewall),
 		firewallFlag + "-allow":        joined(c.DeviceFirewallAllow),
 		firewallFlag + "-vendors":      vendorsText(c.DeviceFirewallVendors),
-		isolateFlag:                    text(c.Isolate),
+		"isolate":                      text(c.Isolate),
 		"on-device-failure":            c.OnDeviceFailure,
 		graceFlag:                      c.DeviceFailureGracePeriod,
 		"state-dir":                    c.StateDir,
-		"device-plugins-dir":           c.DevicePluginsDir,
-		"plugins-registry-dir":         c.PluginsRegistryDir,
-		"pod-resources-dir":            c.PodResourcesDir,
+		"device-plugins-dir":           unlessEmpty(c.DevicePluginsDir),
+		"plugins-registry-dir":         unlessEmpty(c.PluginsRegistryDir),
+		"pod-resources-dir":            unlessEmpty(c.PodResourcesDir),
 		"nri-socket":                   c.NRISocket,
 		"metrics-bind-address":         c.MetricsBindAddress,
 		"metrics-tls-cert-file":        c.MetricsTLSCertFile,
@@ -106,6 +107,15 @@ func (c *Configuration) values() map[string]*string {
 		"logging-format":               c.Logging.Format,
 		"v":                            text(c.Logging.Verbosity),
 	}
+}
+
+// unlessEmpty returns a value, or nil for an empty one, which was the default of a field that has
+// no effect any more: no file needs a change because of it.
+func unlessEmpty(value *string) *string {
+	if value == nil || *value == "" {
+		return nil
+	}
+	return value
 }
 
 // text returns how a value is written as a flag's, or nil for none.

@@ -62,7 +62,6 @@ sealMode: warn
 		o.Mode = ModeNRI
 		o.ServeEndpoint, o.UpstreamEndpoint, o.PluginDir = "unix:///run/c.sock", "unix:///run/r.sock", "/d"
 		o.StateDir, o.MetricsAddress, o.Kubeconfig, o.NodeName = "/s", "", "/k", "from-file"
-		o.DevicePluginsDir, o.RegistryDir, o.PodResourcesDir = "/dp", "/pr", "/res"
 		o.DeviceFirewall, o.DeviceFirewallAllow = false, []string{"gpu-operator/*", "monitoring/dcgm-exporter"}
 		o.DeviceFirewallVendors = []firewall.Vendor{{
 			Name: "mthreads.com", DeviceFiles: []string{"/dev/mtgpu*"}, Variables: []firewall.Variable{
@@ -94,9 +93,10 @@ sealMode: warn
 			"--hostname-override=node-1"},
 			of(func(o *Options) { o.ServeEndpoint = "unix:///run/kubelet.sock" })},
 		"a file of an earlier release": {
-			[]string{"--kubecri-config=" + write(t, filepath.Join(dir, "old.yaml"), head+"isolate: false\n"),
+			[]string{"--kubecri-config=" + write(t, filepath.Join(dir, "old.yaml"),
+				head+"isolate: false\ndevicePluginsDir: \"\"\n"),
 				"--hostname-override=node-1"},
-			of(func(o *Options) { o.DeviceFirewall = false }),
+			of(func(*Options) {}),
 		},
 		"a list that lets nobody through": {
 			[]string{"--kubecri-config=" + write(t, filepath.Join(dir, "none.yaml"), head+"deviceFirewallAllow: []\n"),
@@ -222,7 +222,7 @@ func TestTheDeployedConfigurationSaysTheDefaults(t *testing.T) {
 	}
 	want := NewOptions()
 	want.NodeName, want.Kubeconfig = "node-1", "/etc/kubernetes/kubelet.conf"
-	want.SealCertificates, want.SealMode = "/etc/kubedevice/seal-certificates.pem", seal.Enforce
+	want.SealCertificates = "/etc/kubedevice/seal-certificates.pem"
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Options{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

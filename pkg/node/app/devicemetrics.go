@@ -38,6 +38,10 @@ type deviceState struct {
 	taints    []deviceinfo.DeviceTaint
 }
 
+// maxDeviceSeries is how many devices of a node have series of their own: more than any machine has
+// GPUs or NICs, and few enough for Prometheus where partitions are devices.
+const maxDeviceSeries = 256
+
 // newDeviceMetrics returns the metrics of what the functions return, with series of at most so many
 // devices.
 func newDeviceMetrics(
@@ -60,7 +64,7 @@ func newDeviceMetrics(
 			"resource", "device", "key", "effect"),
 		held: desc("device_held", "1 for each device and container that holds it.",
 			"resource", "device", "namespace", "pod", "container"),
-		leftOut:   desc("device_series_left_out", "Devices without series of their own, see --device-series."),
+		leftOut:   desc("device_series_left_out", "Devices without series of their own: there are too many."),
 		inventory: inventory, grants: granted, limit: limit,
 	}
 }

@@ -130,7 +130,7 @@ func described(series string) string {
 		"kubecri_device_unhealthy": "1 for each device that pods may not be given, with the reason that its plugin " +
 			"gives.",
 		"kubecri_device_tainted":         "1 for each taint that administrators gave a device.",
-		"kubecri_device_series_left_out": "Devices without series of their own, see --device-series.",
+		"kubecri_device_series_left_out": "Devices without series of their own: there are too many.",
 	}
 	var text strings.Builder
 	said := map[string]bool{}

@@ -166,7 +166,7 @@ func (m *measures) showOmitted(labels []string) {
 }
 
 // showSeals registers what there is to say of keys, and of pods without a valid seal.
-func (m *measures) showSeals(keys *seals.Keys, holders *holders.Controller) {
+func (m *measures) showSeals(keys *seals.Keys, holders *holders.Controller, agreement *seals.Agreement) {
 	m.gauge("seal_keys", "Keys by which the seals of pods are verified.", func() float64 {
 		verifier, _, err := keys.Verifier()
 		if err != nil {
@@ -179,6 +179,8 @@ func (m *measures) showSeals(keys *seals.Keys, holders *holders.Controller) {
 			list, _, _ := holders.Holders()
 			return float64(len(list))
 		})
+	m.gauge("seal_mode_conflict", "Whether the node demands more seals than the scheduler makes; /readyz says why.",
+		func() float64 { return oneIf(agreement.Conflict() != "") })
 	for _, reason := range append(slices.Clone(seal.Reasons), admission.SealValid, admission.SealNoKeys) {
 		m.seals.WithLabelValues(string(reason)) // so that each is there, at 0
 	}

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/admission"
@@ -70,7 +71,8 @@ type node struct {
 	variables     *cdi.Variables
 	advertiser    *advertise.Advertiser
 	events        *announcer
-	keys          *seals.Keys // nil where seals are off
+	keys          *seals.Keys      // nil where seals are off
+	agreement     *seals.Agreement // with keys
 	holders       *holders.Controller
 	adoption      *adoption.Controller
 	health        *devicehealth.Tracker
@@ -139,7 +141,7 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 		now, _ := n.plugins.Inventory()
 		taints, _ := n.taints.List()
 		return deviceState{now.Node, n.devicesOf(now), now.Unhealthy(), taints}
-	}, n.record.List, options.DeviceSeries))
+	}, n.record.List, maxDeviceSeries))
 	n.damper = plugins.NewDamper(n.plugins)
 	n.health = devicehealth.NewTracker(n.damper, n.record, n.events.announceHealth)
 	advertising := advertise.Options{
@@ -147,10 +149,11 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 		Pods: n.registry, KubeletCounts: n.kubeletCounts, Health: n.health,
 		Taints: n.taints.Set, Omitted: n.measures.showOmitted,
 	}
-	if mode, _ := options.sealMode(); mode == seal.Warn || mode == seal.Enforce {
+	if mode, _ := options.sealMode(); mode != seal.Off { // it was validated
 		n.keys = seals.NewKeys(ctx, seals.Options{
 			Certificates: options.SealCertificates, TrustBundle: options.SealTrustBundle, Cache: options.sealsPath(),
 		})
+		n.agreement = seals.NewAgreement(options.SealMode, n.keys.Mode)
 		n.holders = holders.New(options.NodeName, n.keys, n.registry, n.record)
 	} else {
 		n.holders = holders.New(options.NodeName, nil, n.registry, n.record)
@@ -177,7 +180,7 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 		n.measures.showRegistration(n.registration)
 	}
 	if n.keys != nil {
-		n.measures.showSeals(n.keys, n.holders)
+		n.measures.showSeals(n.keys, n.holders, n.agreement)
 	}
 	if n.notReplaced() == "" {
 		n.failover = failover.New(failover.Options{
@@ -238,6 +241,7 @@ func (n *node) start(ctx context.Context, servePath string) {
 	n.running.Go(func() { n.registry.KeepSaved(ctx, n.options.podsPath()) })
 	if n.keys != nil {
 		n.running.Go(func() { n.keys.Run(ctx) })
+		n.running.Go(func() { n.agreement.Run(ctx, clock.RealClock{}, n.events.warnOfSealMode) })
 	}
 	n.running.Go(func() { n.holders.Run(ctx) })
 	if n.options.Kubeconfig == "" {
@@ -318,11 +322,20 @@ func (n *node) taintKeeper(client kubernetes.Interface) *devicehealth.TaintKeepe
 
 // notReplaced returns why this node gives containers that run no other devices, or nothing.
 func (n *node) notReplaced() string {
-	mode, _ := n.options.sealMode() // it was validated
+	seals := seal.Off
+	if n.keys != nil {
+		seals = n.agreement.Mode()
+	}
+	return notReplaced(n.options.Mode, seals)
+}
+
+// notReplaced returns why devicehealth.Replace means devicehealth.Evict with these settings, or
+// nothing where it does not.
+func notReplaced(mode Mode, seals seal.Mode) string {
 	switch {
-	case mode != seal.Enforce:
+	case seals != seal.Enforce:
 		return "the node does not enforce seals"
-	case n.options.Mode == ModeNRI:
+	case mode == ModeNRI:
 		return "the node's kubecri is an NRI plugin"
 	}
 	return ""
@@ -397,17 +410,19 @@ func (n *node) proxy() *criproxy.Proxy {
 // seals says what admission does with allocations that the scheduler did not seal.
 func (n *node) seals() admission.Seals {
 	if n.keys == nil {
-		return admission.Seals{Mode: seal.Off}
+		return admission.Seals{}
 	}
-	mode, _ := n.options.sealMode() // it was validated
 	return admission.Seals{
-		Mode: mode,
+		Mode: n.agreement.Mode,
 		Verifier: func() (*seal.Verifier, error) {
 			verifier, _, err := n.keys.Verifier()
 			return verifier, err
 		},
-		Warn:    n.events.warnOfSeal,
-		Observe: n.measures.observeSeal,
+		Warn: n.events.warnOfSeal,
+		Observe: func(result string) {
+			n.measures.observeSeal(result)
+			n.agreement.Observe(result)
+		},
 	}
 }
 
@@ -430,7 +445,9 @@ func (n *node) ready(servePath string) []check {
 		check{name: "pod-resources", run: n.resources.Check},
 	)
 	if n.keys != nil {
-		checks = append(checks, check{name: "seals", run: func(context.Context) error { return n.keys.Check() }})
+		checks = append(checks, check{
+			name: "seals", run: func(context.Context) error { return n.keys.Check() }, note: n.agreement.Conflict,
+		})
 	}
 	if n.registration != nil {
 		checks = append(checks, check{name: "nri",

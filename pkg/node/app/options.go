@@ -4,7 +4,6 @@
 package app
 
 import (
-	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -42,12 +41,6 @@ type Options struct {
 	AllowWritablePlugins bool
 	// StateDir has the files that outlive a restart.
 	StateDir string
-	// DevicePluginsDir and RegistryDir are what device plugins take for the kubelet's directories
-	// of these kinds; empty means those in the state directory.
-	DevicePluginsDir, RegistryDir string
-	// PodResourcesDir is what agents take for the kubelet's directory of its PodResources socket;
-	// empty means that in the state directory.
-	PodResourcesDir string
 	// KubeletDir is the kubelet's root directory, in which its PodResources socket is.
 	KubeletDir string
 	// NRISocket is where the runtime serves NRI; kubecri does not register there when it is empty,
@@ -58,8 +51,6 @@ type Options struct {
 	// MetricsCertificate and MetricsKey are the PEM files of the certificate and its key with which
 	// an address is served that others reach. Both are empty for one that is made at the start.
 	MetricsCertificate, MetricsKey string
-	// DeviceSeries is how many devices have metrics of their own; 0 switches them off.
-	DeviceSeries int
 	// Kubeconfig is the kubelet's. Empty means that there is no API server, as for the kubelet.
 	Kubeconfig string
 	// SealCertificates is a PEM file of certificates, and SealTrustBundle the name of a
@@ -88,7 +79,6 @@ type Options struct {
 	kubeletConfig    string
 	kubeletConfigDir string
 	ignoreUnknown    bool
-	isolate          bool // of the deprecated flag
 	allowlist        firewall.Allowlist
 
 	// runDir is a directory that lives no longer than a boot, for ModeNRI. In ModeCRI it is that of
@@ -145,7 +135,6 @@ func NewOptions() *Options {
 		KubeletDir:       "/var/lib/kubelet",
 		NRISocket:        nri.DefaultSocket,
 		MetricsAddress:   "127.0.0.1:10261",
-		DeviceSeries:     256,
 		runDir:           "/run/kubedevice",
 		installedConfig:  installedConfiguration,
 		DeviceFirewall:   true,
@@ -159,11 +148,31 @@ func NewOptions() *Options {
 // ignoreUnknownFlag is searched before flags are parsed.
 const ignoreUnknownFlag = "ignore-unknown-kubelet-flags"
 
-// The flag of the device firewall, and its deprecated name.
-const (
-	firewallFlag = "device-firewall"
-	isolateFlag  = "isolate"
-)
+// firewallFlag is the flag of the device firewall.
+const firewallFlag = "device-firewall"
+
+// deprecatedFlags are accepted and have no effect. The value says what to do.
+var deprecatedFlags = map[string]string{
+	"isolate":              "it has no effect: use --" + firewallFlag,
+	"device-plugins-dir":   inStateDir("device-plugins"),
+	"plugins-registry-dir": inStateDir("plugins_registry"),
+	"pod-resources-dir":    inStateDir("pod-resources"),
+	"device-series":        "it has no effect: the number of devices with series of their own is fixed",
+}
+
+func inStateDir(name string) string {
+	return "it has no effect: the directory is " + name + " in --state-dir"
+}
+
+// addDeprecated adds the flags that have no effect.
+func addDeprecated(flags *pflag.FlagSet) {
+	for name, advice := range deprecatedFlags {
+		flags.String(name, "", "")
+		// Fails only for a flag that is not there.
+		_ = flags.MarkDeprecated(name, advice)
+	}
+	flags.Lookup("isolate").NoOptDefVal = "true" // it was a switch
+}
 
 // graceFlag is the flag of DeviceFailureGracePeriod.
 const graceFlag = "device-failure-grace-period"
@@ -227,9 +236,7 @@ func (o *Options) addFlags(flags *pflag.FlagSet) {
 	flags.Var((*vendorList)(&o.DeviceFirewallVendors), firewallFlag+"-vendors",
 		"vendors that the device firewall does not know by itself, as a list in JSON with the fields of "+
 			"deviceFirewallVendors in the configuration file")
-	flags.BoolVar(&o.isolate, isolateFlag, o.isolate, "the former name of --"+firewallFlag)
-	// Fails only for a flag that is not there.
-	_ = flags.MarkDeprecated(isolateFlag, "use --"+firewallFlag)
+	addDeprecated(flags)
 	flags.Var(&o.OnDeviceFailure, "on-device-failure",
 		"what happens to a pod when a device that it holds becomes unhealthy: Ignore tells it, Evict evicts it after "+
 			"the grace period, Replace gives its container another one; where the annotations "+
@@ -238,16 +245,9 @@ func (o *Options) addFlags(flags *pflag.FlagSet) {
 		"how long the device may be unhealthy before anything happens to the pod; where the annotations "+
 			"KubeDevice/DeviceFailureGracePeriod of pod and namespace say nothing")
 	flags.StringVar(&o.StateDir, "state-dir", o.StateDir,
-		"directory for what must outlive a restart: which pod holds which device")
-	flags.StringVar(&o.DevicePluginsDir, "device-plugins-dir", o.DevicePluginsDir,
-		"directory to mount into device plugins in place of the kubelet's device-plugins (default device-plugins in "+
-			"--state-dir)")
-	flags.StringVar(&o.RegistryDir, "plugins-registry-dir", o.RegistryDir,
-		"directory to mount into device plugins in place of the kubelet's plugins_registry (default plugins_registry "+
-			"in --state-dir)")
-	flags.StringVar(&o.PodResourcesDir, "pod-resources-dir", o.PodResourcesDir,
-		"directory to mount into exporters and other agents in place of the kubelet's pod-resources (default "+
-			"pod-resources in --state-dir)")
+		"directory for what must outlive a restart: which pod holds which device; in it are the directories to mount "+
+			"into device plugins in place of the kubelet's (device-plugins, plugins_registry), and into exporters and "+
+			"other agents (pod-resources)")
 	flags.StringVar(&o.KubeletDir, "root-dir", o.KubeletDir,
 		"the kubelet's root directory: kubecri asks the kubelet there which device plugins are its own, and which "+
 			"pods there are")
@@ -262,8 +262,6 @@ func (o *Options) addFlags(flags *pflag.FlagSet) {
 			"is made at each start")
 	flags.StringVar(&o.MetricsKey, "metrics-tls-private-key-file", o.MetricsKey,
 		"PEM file of the key of --metrics-tls-cert-file")
-	flags.IntVar(&o.DeviceSeries, "device-series", o.DeviceSeries,
-		"how many devices have metrics of their own, with their holders; 0 for none")
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
 		"the kubelet's kubeconfig; it may appear later, as it does when the kubelet bootstraps. Without it kubecri "+
 			"is standalone, as the kubelet is")
@@ -290,9 +288,6 @@ func (o *Options) complete(flags *pflag.FlagSet) error {
 		if endpoint != "" {
 			o.ServeEndpoint = endpoint
 		}
-	}
-	if flags.Changed(isolateFlag) && !flags.Changed(firewallFlag) {
-		o.DeviceFirewall = o.isolate
 	}
 	var err error
 	if o.NodeName, err = nodeutil.GetHostname(o.hostnameOverride); err != nil {
@@ -328,8 +323,8 @@ func (o *Options) validate() error {
 	}
 	if path := o.podResourcesPath(); path == o.kubeletPodResourcesPath() {
 		return fmt.Errorf(
-			"--pod-resources-dir is the kubelet's own directory: kubecri would replace %s, which it calls; choose "+
-				"another directory", path)
+			"--state-dir is the kubelet's own directory: kubecri would replace %s, which it calls; choose another "+
+				"directory", path)
 	}
 	return nil
 }
@@ -364,9 +359,6 @@ func (o *Options) sealMode() (seal.Mode, error) {
 
 // validateMetrics says what of the flags for metrics cannot be.
 func (o *Options) validateMetrics() error {
-	if o.DeviceSeries < 0 {
-		return fmt.Errorf("--device-series is %d; want a number of devices, or 0 for none", o.DeviceSeries)
-	}
 	if (o.MetricsCertificate == "") != (o.MetricsKey == "") {
 		return errors.New("--metrics-tls-cert-file and --metrics-tls-private-key-file need each other: give both or " +
 			"none")
@@ -395,8 +387,7 @@ func (o *Options) validateMetrics() error {
 
 // podResourcesPath is the PodResources socket for agents.
 func (o *Options) podResourcesPath() string {
-	return filepath.Join(cmp.Or(o.PodResourcesDir, filepath.Join(o.StateDir, podresources.DirName)),
-		podresources.SocketName)
+	return filepath.Join(o.StateDir, podresources.DirName, podresources.SocketName)
 }
 
 // kubeletPodResourcesPath is the kubelet's own socket of this kind.

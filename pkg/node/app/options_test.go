@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spf13/pflag"
 
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
@@ -61,14 +62,14 @@ func TestArguments(t *testing.T) {
 			[]string{
 				"--cridevices=/d", "--cri-upstream", "/run/crio/crio.sock", "--device-firewall=off", "--state-dir=/s",
 				"--device-firewall-allow=a/b,c/*",
-				"--device-plugins-dir=/dp", "--plugins-registry-dir=/pr", "--pod-resources-dir=/res", "--root-dir=/k",
+				"--root-dir=/k",
 				"--metrics-bind-address=", "--container-runtime-endpoint=unix:///run/x.sock",
 				"--seal-certificates=/c", "--seal-trust-bundle=t", "--seal-mode=warn",
 			},
 			with(func(o *Options) {
 				o.PluginDir, o.UpstreamEndpoint, o.StateDir, o.MetricsAddress, o.ServeEndpoint = "/d",
 					"/run/crio/crio.sock", "/s", "", "unix:///run/x.sock"
-				o.DevicePluginsDir, o.RegistryDir, o.PodResourcesDir, o.KubeletDir = "/dp", "/pr", "/res", "/k"
+				o.KubeletDir = "/k"
 				o.SealCertificates, o.SealTrustBundle, o.SealMode = "/c", "t", seal.Warn
 				o.DeviceFirewall, o.DeviceFirewallAllow = false, []string{"a/b", "c/*"}
 			}),
@@ -94,11 +95,12 @@ func TestArguments(t *testing.T) {
 		"underscores for hyphens": {
 			[]string{"--state_dir=/s"}, with(func(o *Options) { o.StateDir = "/s" }),
 		},
-		"the firewall by its former name": {
-			[]string{"--isolate=false"}, with(func(o *Options) { o.DeviceFirewall = false }),
+		"deprecated ones, which have no effect": {
+			[]string{"--isolate=false", "--device-plugins-dir=/dp", "--plugins-registry-dir=/pr",
+				"--pod-resources-dir", "/res", "--device-series", "3"}, &defaults,
 		},
-		"which the new one overrides":    {[]string{"--device-firewall", "--isolate=false"}, &defaults},
-		"bools without and with a value": {[]string{"--register-node", "--fail-swap-on=false"}, &defaults},
+		"the deprecated switch without a value": {[]string{"--isolate"}, &defaults},
+		"bools without and with a value":        {[]string{"--register-node", "--fail-swap-on=false"}, &defaults},
 		"drop-ins beat the configuration file": {
 			[]string{"--config=" + config, "--config-dir=" + dropIns},
 			with(func(o *Options) { o.ServeEndpoint = "unix:///run/from-20.sock" }),
@@ -156,8 +158,7 @@ func TestArgumentsThatCannotWork(t *testing.T) {
 		},
 		"no state directory": {[]string{"--state-dir="}, "--state-dir"},
 		"the kubelet's directory as its own": {
-			[]string{"--pod-resources-dir=/var/lib/kubelet/pod-resources/"},
-			"--pod-resources-dir is the kubelet's own directory",
+			[]string{"--state-dir=/var/lib/kubelet"}, "--state-dir is the kubelet's own directory",
 		},
 		"a configuration that is not there": {[]string{"--config=" + filepath.Join(dir, "none")}, "none"},
 		"a configuration that is no YAML": {
@@ -175,13 +176,12 @@ func TestAnAddressForOtherMachinesNeedsAnAPIServer(t *testing.T) {
 		change func(*Options)
 		want   string // empty: it is valid
 	}{
-		"the default":                        {func(*Options) {}, ""},
-		"none":                               {func(o *Options) { o.MetricsAddress = "" }, ""},
-		"all addresses, with an API server":  {func(o *Options) { o.MetricsAddress, o.Kubeconfig = ":10261", "k" }, ""},
-		"all addresses, without":             {func(o *Options) { o.MetricsAddress = "0.0.0.0:10261" }, "who may read"},
-		"no port":                            {func(o *Options) { o.MetricsAddress = "localhost" }, "missing port"},
-		"a certificate without a key":        {func(o *Options) { o.MetricsCertificate = "a" }, "need each other"},
-		"a negative number of device series": {func(o *Options) { o.DeviceSeries = -1 }, "--device-series"},
+		"the default":                       {func(*Options) {}, ""},
+		"none":                              {func(o *Options) { o.MetricsAddress = "" }, ""},
+		"all addresses, with an API server": {func(o *Options) { o.MetricsAddress, o.Kubeconfig = ":10261", "k" }, ""},
+		"all addresses, without":            {func(o *Options) { o.MetricsAddress = "0.0.0.0:10261" }, "who may read"},
+		"no port":                           {func(o *Options) { o.MetricsAddress = "localhost" }, "missing port"},
+		"a certificate without a key":       {func(o *Options) { o.MetricsCertificate = "a" }, "need each other"},
 		"a certificate that is not there": {func(o *Options) {
 			o.MetricsAddress, o.Kubeconfig, o.MetricsCertificate, o.MetricsKey = ":1", "k", "/none", "/none"
 		}, "/none: no such file"},
@@ -195,5 +195,22 @@ func TestAnAddressForOtherMachinesNeedsAnAPIServer(t *testing.T) {
 				t.Errorf("%v, want %q", err, test.want)
 			}
 		})
+	}
+}
+
+func TestDeprecatedFlagsAreHiddenAndSayWhatToDo(t *testing.T) {
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	var out strings.Builder
+	flags.SetOutput(&out)
+	NewOptions().addFlags(flags)
+	for name, advice := range deprecatedFlags {
+		out.Reset()
+		if err := flags.Parse([]string{"--" + name + "=7"}); err != nil {
+			t.Errorf("--%s: %v", name, err)
+		}
+		if flag := flags.Lookup(name); !flag.Hidden || !strings.Contains(out.String(), advice) ||
+			!strings.Contains(advice, "it has no effect") {
+			t.Errorf("--%s: hidden %v, says %q", name, flag.Hidden, out.String())
+		}
 	}
 }

@@ -4,18 +4,17 @@
 package app
 
 import (
-	"cmp"
 	"path/filepath"
 
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 )
 
 func (o *Options) devicePluginsDir() string {
-	return cmp.Or(o.DevicePluginsDir, filepath.Join(o.StateDir, devicemanager.DirName))
+	return filepath.Join(o.StateDir, devicemanager.DirName)
 }
 
 func (o *Options) registryDir() string {
-	return cmp.Or(o.RegistryDir, filepath.Join(o.StateDir, devicemanager.RegistryDirName))
+	return filepath.Join(o.StateDir, devicemanager.RegistryDirName)
 }
 
 // devicesPath is the state file of the kubelet's device plugins.

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestDirectoriesAreInTheStateDirectoryUnlessFlagsSayOtherwise(t *testing.T) {
+func TestDirectoriesAreInTheStateDirectory(t *testing.T) {
 	directories := func(o *Options) []string {
 		return []string{o.devicePluginsDir(), o.registryDir(), o.devicesPath(), o.kubeletPodResourcesPath(),
 			o.podResourcesPath()}
@@ -24,10 +24,9 @@ func TestDirectoriesAreInTheStateDirectoryUnlessFlagsSayOtherwise(t *testing.T) 
 			"/s/device-plugins", "/s/plugins_registry", "/s/devices", "/var/lib/kubelet/pod-resources/kubelet.sock",
 			"/s/pod-resources/kubelet.sock",
 		}},
-		"each of its own": {[]string{"--state-dir=/s", "--device-plugins-dir=/d", "--plugins-registry-dir=/r",
-			"--pod-resources-dir=/p", "--root-dir=/k"}, []string{
-			"/d", "/r", "/s/devices", "/k/pod-resources/kubelet.sock",
-			"/p/kubelet.sock",
+		"another root of the kubelet": {[]string{"--state-dir=/s", "--root-dir=/k"}, []string{
+			"/s/device-plugins", "/s/plugins_registry", "/s/devices", "/k/pod-resources/kubelet.sock",
+			"/s/pod-resources/kubelet.sock",
 		}},
 	} {
 		options, err := parse(append(test.args, "--hostname-override=n")...)

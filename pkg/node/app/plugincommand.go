@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubedevice/kubedevice/pkg/documents"
 	"github.com/kubedevice/kubedevice/pkg/node/conformance"
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
 )
@@ -87,7 +88,7 @@ func pluginTestCommand() *cobra.Command {
 		Use:   "test FILE... | unix:///PATH/PLUGIN.SOCK",
 		Short: "Test whether plugins do what is expected of them",
 		Long: "Test a vendor's plugins, and print a line for each check: ok, FAILED with the reason and what to " +
-			"do, or not applicable. docs/plugin-checks.md explains the checks.\n\n" +
+			"do, or not applicable. " + documents.URL + "plugin-checks.md explains the checks.\n\n" +
 			"Give a device plugin, a scheduler plugin, or both halves of a pair; they are distinguished by what they " +
 			"export. The device plugin runs for real: run the test on a machine with the devices, as the user that " +
 			"kubecri runs as, and not beside a kubecri that uses the same devices. The files run in processes of " +

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/kubedevice/kubedevice/pkg/documents"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -149,7 +150,7 @@ func deviceChecks() []check[*deviceHalf] {
 		{
 			name:  "allocate-valid",
 			about: "What containers get can be given: paths exist and are absolute, names are valid.",
-			fix:   "see \"What is checked\" in docs/plugins.md",
+			fix:   "see \"What is checked\" in " + documents.URL + "plugins.md",
 			needs: []string{allocateEachCheck},
 			run:   (*deviceHalf).checkValid,
 		},

@@ -12,6 +12,7 @@ import (
 
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/kubedevice/kubedevice/pkg/documents"
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 )
 
@@ -89,7 +90,7 @@ func socketChecks() []check[*socketPlugin] {
 		{
 			name:  "allocate-valid",
 			about: "What containers get can be given: paths exist and are absolute, names are valid.",
-			fix:   "see \"What is checked\" in docs/plugins.md",
+			fix:   "see \"What is checked\" in " + documents.URL + "plugins.md",
 			needs: []string{answersCheck, allocateEachCheck},
 			run:   (*socketPlugin).checkValid,
 		},

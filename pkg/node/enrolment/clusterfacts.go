@@ -14,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/kubedevice/kubedevice/pkg/documents"
 )
 
 // schedulerLabel selects the schedulers that run as pods, as kubeadm labels them.
@@ -69,7 +71,7 @@ func (e *Enrolment) schedulerFact(ctx context.Context) Fact {
 		}
 		return found.blocks("it would bind device pods of this node without devices: replace the schedulers of all " +
 			"control planes first, or keep device pods from it with a policy of deploy/policies-optional " +
-			"(docs/install.md)")
+			"(" + documents.URL + "install.md)")
 	case len(ours) == 0:
 		return unknown("unknown: no pod of kube-system has the label %s; %q leads", schedulerLabel, leader)
 	}

@@ -21,6 +21,7 @@ import (
 	nodeutil "k8s.io/component-helpers/node/util"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/documents"
 	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -128,7 +129,7 @@ func (e *Enrolment) endpointFact(s *surroundings) Fact {
 	switch {
 	case sameEndpoint(s.kubelet.Endpoint, e.options.Endpoint):
 		return found.blocks("the kubelet calls kubecri already; somebody set that up by hand, and takes it away by " +
-			"hand (docs/install.md)")
+			"hand (" + documents.URL + "install.md)")
 	case e.options.Upstream != "" && !sameEndpoint(e.options.Upstream, s.kubelet.Endpoint):
 		return found.blocks(fmt.Sprintf("%s says criUpstream: %s, which must be the endpoint that the kubelet calls "+
 			"now", e.options.ConfigFile, e.options.Upstream))

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kubedevice/kubedevice/pkg/documents"
 	"github.com/kubedevice/kubedevice/pkg/node/statefile"
 )
 
@@ -94,7 +95,7 @@ func (e *Enrolment) load() (*journal, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("journal of the enrolment: %w; restore the file from a copy, or take kubecri away by "+
-			"hand, as docs/install.md says", err)
+			"hand, as "+documents.URL+"install.md says", err)
 	}
 	return j, nil
 }

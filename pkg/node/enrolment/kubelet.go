@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	nodeutil "k8s.io/component-helpers/node/util"
+
+	"github.com/kubedevice/kubedevice/pkg/documents"
 )
 
 // Kubelet is how this node's kubelet was started.
@@ -49,7 +51,7 @@ func (e *Enrolment) findKubelet(ctx context.Context) (Kubelet, error) {
 		for _, name := range embedded {
 			if other, err := e.unit(ctx, name); err == nil && other["LoadState"] == "loaded" {
 				return Kubelet{}, fmt.Errorf("the kubelet is part of %s, which starts a runtime of its own: such a "+
-					"node is set up by hand, see docs/install.md", name)
+					"node is set up by hand, see "+documents.URL+"install.md", name)
 			}
 		}
 		return Kubelet{}, fmt.Errorf("systemd has no %s: name the kubelet's unit with --kubelet-unit",

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/documents"
 )
 
 // Leave takes kubecri out again, or goes on with what was begun. It refuses while device pods run
@@ -62,7 +63,8 @@ func (e *Enrolment) Leave(ctx context.Context, dryRun, drain bool) *Report {
 // requiredFact is about containers with devices that are created when kubecri has left, of pods
 // that the API server did not show.
 func requiredFact(ctx context.Context, j *journal, client kubernetes.Interface) Fact {
-	const advice = "such a container would start without its devices: see that no such pod is left (docs/operations.md)"
+	const advice = "such a container would start without its devices: see that no such pod is left (" +
+		documents.URL + "operations.md)"
 	node, err := client.CoreV1().Nodes().Get(ctx, j.Node, metav1.GetOptions{})
 	if err != nil {
 		return fact("NRI", "unknown: %v", err).notice(advice)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/documents"
 )
 
 // runtimeNRIFacts are about NRI: whether the runtime registers kubecri, and whether containers can
@@ -60,10 +61,10 @@ func (e *Enrolment) validatorFact(ctx context.Context, s *surroundings) Fact {
 	switch {
 	case err != nil:
 		return fact("validator", "unknown: %v", err).notice("where it is off, " + away + "; when the first container " +
-			"was created, kubecri's /readyz says whether it is on (docs/operations.md)")
+			"was created, kubecri's /readyz says whether it is on (" + documents.URL + "operations.md)")
 	case !settings.Enabled:
 		return fact("validator", "off, by %s", settings.File).notice(away +
-			": switch the default validator on there and restart the runtime (docs/operations.md)")
+			": switch the default validator on there and restart the runtime (" + documents.URL + "operations.md)")
 	}
 	found := fact("validator", "on, by %s", settings.File)
 	static := "static pods included, those of a control plane, too, and a kubecri that itself runs as a pod"

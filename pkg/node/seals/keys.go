@@ -41,6 +41,7 @@ type Options struct {
 // source is what one source of keys gave.
 type source struct {
 	verifier *seal.Verifier // with the keys that were read last; nil before
+	mode     seal.Mode      // that they state, or ""
 	err      error          // why the source cannot be read now
 }
 
@@ -74,7 +75,8 @@ func NewKeys(ctx context.Context, options Options) *Keys {
 		k.readFile(ctx)
 	}
 	if options.TrustBundle != "" {
-		k.set(ctx, &k.bundle, k.readCache(ctx), k.bundleError(errNotListed))
+		verifier, mode := k.readCache(ctx)
+		k.set(ctx, &k.bundle, verifier, mode, k.bundleError(errNotListed))
 	}
 	return k
 }
@@ -89,6 +91,17 @@ func (k *Keys) Verifier() (verifier *seal.Verifier, changed <-chan struct{}, err
 		return nil, k.changed, fmt.Errorf("the node has no key to verify seals with: %w", k.problem())
 	}
 	return k.verifier, k.changed, nil
+}
+
+// Mode returns the cluster's mode that the known keys state, the stronger one where file and trust
+// bundle state two, or "" if none is stated. It changes without the keys, too.
+func (k *Keys) Mode() seal.Mode {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.file.mode != "" && k.bundle.mode != "" && k.file.mode.StrongerThan(k.bundle.mode) {
+		return k.file.mode
+	}
+	return cmp.Or(k.bundle.mode, k.file.mode)
 }
 
 // problem returns why sources cannot be read, in one line. The caller holds mu.
@@ -132,29 +145,36 @@ func (k *Keys) readFile(ctx context.Context) {
 		_, err = k.opened.Reload()
 	}
 	var verifier *seal.Verifier
+	var mode seal.Mode
 	if k.opened != nil {
-		verifier = k.opened.Verifier()
+		verifier, mode = k.opened.Verifier(), k.opened.Mode()
 	}
 	if err != nil {
 		err = fmt.Errorf("--seal-certificates: %w", err)
 	}
-	k.set(ctx, &k.file, verifier, err)
+	k.set(ctx, &k.file, verifier, mode, err)
 }
 
-// set records what a source gave: nil for the keys that it had before.
-func (k *Keys) set(ctx context.Context, to *source, verifier *seal.Verifier, err error) {
+// set records what a source gave: nil for the keys that it had before, and their mode.
+func (k *Keys) set(ctx context.Context, to *source, verifier *seal.Verifier, mode seal.Mode, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.setLocked(ctx, to, verifier, err)
+	k.setLocked(ctx, to, verifier, mode, err)
 }
 
 // setLocked is set for a caller that holds mu.
-func (k *Keys) setLocked(ctx context.Context, to *source, verifier *seal.Verifier, err error) {
+func (k *Keys) setLocked(
+	ctx context.Context, to *source, verifier *seal.Verifier, mode seal.Mode, err error,
+) {
 	logger := klog.FromContext(ctx)
 	if err != nil && (to.err == nil || to.err.Error() != err.Error()) && !errors.Is(err, errNotListed) {
 		logger.Error(err, "Cannot read the keys of seals; those that were read before stay in use")
 	}
 	to.err = err
+	if verifier != nil && mode != to.mode {
+		to.mode = mode
+		logger.Info("The keys state another seal mode", logkey.Stated, string(mode))
+	}
 	if verifier == nil || to.verifier != nil && slices.Equal(verifier.KeyIDs(), to.verifier.KeyIDs()) {
 		return
 	}
@@ -171,9 +191,9 @@ type cached struct {
 	Certificates string `json:"certificates"`
 }
 
-// readCache returns a verifier with the keys of the trust bundle in the state file, or nil.
-func (k *Keys) readCache(ctx context.Context) *seal.Verifier {
-	var verifier *seal.Verifier
+// readCache returns a verifier with the keys of the trust bundle in the state file, or nil, and the
+// mode that they state.
+func (k *Keys) readCache(ctx context.Context) (verifier *seal.Verifier, mode seal.Mode) {
 	err := k.cache.Load(func(body []byte) error {
 		var content cached
 		if err := json.Unmarshal(body, &content); err != nil {
@@ -183,19 +203,23 @@ func (k *Keys) readCache(ctx context.Context) *seal.Verifier {
 			return nil // that was another one
 		}
 		var err error
-		verifier, err = parse(content.Certificates)
+		verifier, mode, err = parse(content.Certificates)
 		return err
 	})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		klog.FromContext(ctx).Error(err, "The cached trust bundle cannot be used; the API server has it")
 	}
-	return verifier
+	return verifier, mode
 }
 
-func parse(certificates string) (*seal.Verifier, error) {
+func parse(certificates string) (*seal.Verifier, seal.Mode, error) {
 	read, err := seal.ParseCertificates([]byte(certificates))
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return seal.NewVerifier(seal.CertificateKeys(read)...), nil
+	mode, err := seal.StatedMode([]byte(certificates))
+	if err != nil {
+		return nil, "", err
+	}
+	return seal.NewVerifier(seal.CertificateKeys(read)...), mode, nil
 }

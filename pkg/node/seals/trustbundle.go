@@ -71,26 +71,28 @@ func (k *Keys) WatchTrustBundle(ctx context.Context, client kubernetes.Interface
 // take reads a state of the trust bundle.
 func (k *Keys) take(ctx context.Context, bundle *certificatesv1.ClusterTrustBundle) {
 	text := bundle.Spec.TrustBundle
-	verifier, err := parse(text)
+	verifier, mode, err := parse(text)
 	if err != nil {
 		k.fail(ctx, err)
 		return
 	}
-	k.set(ctx, &k.bundle, verifier, nil)
+	k.set(ctx, &k.bundle, verifier, mode, nil)
 	if err := k.cache.Save(cached{k.options.TrustBundle, text}); err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot cache the trust bundle; a start without the API server has no keys")
 	}
 }
 
 // fail records why the trust bundle cannot be read.
-func (k *Keys) fail(ctx context.Context, err error) { k.set(ctx, &k.bundle, nil, k.bundleError(err)) }
+func (k *Keys) fail(ctx context.Context, err error) {
+	k.set(ctx, &k.bundle, nil, "", k.bundleError(err))
+}
 
 // noteNone records that the API server has no such trust bundle, unless it was read meanwhile.
 func (k *Keys) noteNone(ctx context.Context) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.bundle.err != nil {
-		k.setLocked(ctx, &k.bundle, nil, k.bundleError(errNoTrustBundle))
+		k.setLocked(ctx, &k.bundle, nil, "", k.bundleError(errNoTrustBundle))
 	}
 }
 

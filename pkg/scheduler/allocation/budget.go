@@ -4,7 +4,6 @@
 package allocation
 
 import (
-	"fmt"
 	"hash/crc32"
 	"math"
 	"sync"
@@ -32,20 +31,6 @@ type SearchBudgets struct {
 
 // DefaultSearchBudgets are those of a scheduler without flags for them.
 var DefaultSearchBudgets = SearchBudgets{Node: 5 * time.Millisecond, Cycle: 80 * time.Millisecond}
-
-// Validate returns an error that names the flag and a value to use for budgets that are too small
-// to find anything.
-func (b SearchBudgets) Validate() error {
-	const least = 100 * time.Microsecond
-	if b.Node < least {
-		return fmt.Errorf("--device-search-budget is %v: use %v or more", b.Node, least)
-	}
-	if b.Cycle < b.Node {
-		return fmt.Errorf("--device-cycle-budget is %v, less than --device-search-budget, which is %v: "+
-			"use more than that", b.Cycle, b.Node)
-	}
-	return nil
-}
 
 const (
 	// stepsPerMillisecond is how many steps count as a millisecond.

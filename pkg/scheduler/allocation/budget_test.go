@@ -5,7 +5,6 @@ package allocation
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -173,21 +172,5 @@ func TestFreeStepsBelongToTheCycle(t *testing.T) {
 	budget.free.Store(0)
 	if verdict := fit(2); !verdict.NotSearched || budget.Refused() != 1 {
 		t.Errorf("without free steps: %+v, the budget says that %d nodes were not searched", verdict, budget.Refused())
-	}
-}
-
-func TestBudgetsThatAreTooSmallAreNamed(t *testing.T) {
-	for _, test := range []struct {
-		budgets SearchBudgets
-		want    string
-	}{
-		{DefaultSearchBudgets, ""},
-		{SearchBudgets{Node: 0, Cycle: time.Second}, "--device-search-budget is 0s: use 100µs or more"},
-		{SearchBudgets{Node: time.Second, Cycle: time.Millisecond}, "--device-cycle-budget is 1ms, less than"},
-	} {
-		err := test.budgets.Validate()
-		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%+v: error %v, want %q", test.budgets, err, test.want)
-		}
 	}
 }

@@ -83,6 +83,11 @@ func (s *Shared) keysRead(ctx context.Context, err error) {
 	verifier := s.seals.Keys.Verifier()
 	logger.Info("The keys of seals have changed", logkey.Signer, s.seals.Keys.Signer().KeyID(),
 		logkey.Keys, verifier.KeyIDs())
+	if stated := s.seals.Keys.Mode(); stated != "" && stated != s.seals.Mode {
+		logger.Info("The keys state another seal mode than this scheduler uses; it is read at the start, so restart "+
+			"the scheduler, unless its configuration sets sealMode", logkey.SealMode, string(s.seals.Mode),
+			logkey.Stated, string(stated))
+	}
 	if s.seals.Mode == seal.Enforce {
 		s.nodes.Enforce(verifier)
 		s.requeuer.after(0)

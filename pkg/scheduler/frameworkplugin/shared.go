@@ -41,8 +41,7 @@ type Shared struct {
 	unsealed unsealedPods
 	recorder events.EventRecorder
 
-	unallocated   unallocatedPods
-	noShareEvents bool
+	unallocated unallocatedPods
 
 	dra        fwk.SharedDRAManager // nil where there is none
 	nodeLister corelisters.NodeLister
@@ -54,7 +53,7 @@ type Shared struct {
 	aside bool
 }
 
-// Options are what the command line decides.
+// Options are what the arguments of the plugin decide.
 type Options struct {
 	// NoVerdictCache makes the plugin evaluate every node for every pod.
 	NoVerdictCache bool
@@ -69,8 +68,6 @@ type Options struct {
 	// EvictUnallocated evicts pods that were bound without the devices that they request, before
 	// this scheduler led, if a controller will make them again.
 	EvictUnallocated bool
-	// NoShareEvents leaves out the event on each pod that is given a part of a device.
-	NoShareEvents bool
 }
 
 // NewShared follows nodes and pods through the informers of the first profile's handle. The caller
@@ -89,11 +86,10 @@ func NewShared(
 		recorder:    handle.EventRecorder(),
 		unallocated: unallocatedPods{client: handle.ClientSet(), evict: options.EvictUnallocated},
 
-		noShareEvents: options.NoShareEvents,
-		dra:           handle.SharedDRAManager(),
-		nodeLister:    core.Nodes().Lister(),
-		pods:          core.Pods().Informer().GetIndexer(),
-		podsSynced:    core.Pods().Informer().HasSynced,
+		dra:        handle.SharedDRAManager(),
+		nodeLister: core.Nodes().Lister(),
+		pods:       core.Pods().Informer().GetIndexer(),
+		podsSynced: core.Pods().Informer().HasSynced,
 	}
 	if schedulers.Patient() {
 		s.nodes.Requests.LimitWait(options.BestDevicesWait)

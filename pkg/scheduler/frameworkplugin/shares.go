@@ -25,9 +25,6 @@ const maxSharesNamed = 4
 // of a device that others have, too, is accounted for, and the device decides what it gets. A pod
 // is bound once, so this is said once.
 func (p *Plugin) tellShares(pod *v1.Pod, nodeName string) {
-	if p.noShareEvents {
-		return
-	}
 	if text := sharesText(p.nodes.Shares(nodeName, pod.UID)); text != "" {
 		p.recorder.Eventf(pod, nil, v1.EventTypeNormal, reasonShare, "Binding", "%s", text)
 	}

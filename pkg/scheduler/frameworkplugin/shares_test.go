@@ -17,20 +17,18 @@ func TestAPodIsToldThatItsShareIsNotEnforced(t *testing.T) {
 	)
 	for name, test := range map[string]struct {
 		annotation string
-		options    Options
 		want       string
 	}{
 		"a part of the memory": {
-			quarter, Options{}, `Normal ShareNotEnforced container "main" has 20 GiB of memory of device pair/`,
+			quarter, `Normal ShareNotEnforced container "main" has 20 GiB of memory of device pair/`,
 		},
-		"a GPU":                                {whole, Options{}, ""},
-		"a GPU with a part of its memory":      {both, Options{}, ""},
-		"all of the memory":                    {all, Options{}, ""},
-		"a part, where nobody wants the event": {quarter, Options{NoShareEvents: true}, ""},
+		"a GPU":                           {whole, ""},
+		"a GPU with a part of its memory": {both, ""},
+		"all of the memory":               {all, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := annotated(newPod("p", 0), test.annotation)
-			f := newFixtureWith(t, test.options, &gpus{}, pairs(1, "n", 80<<30))
+			f := newFixtureWith(t, Options{}, &gpus{}, pairs(1, "n", 80<<30))
 			if err := f.client.Tracker().Add(pod); err != nil {
 				t.Fatal(err)
 			}

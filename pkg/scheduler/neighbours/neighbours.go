@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/documents"
 	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/metrics"
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
@@ -52,7 +53,7 @@ func Watch(ctx context.Context, pods corelisters.PodLister, podsOn func(node str
 			klog.FromContext(ctx).Info("The scheduler shares its node with pods that have devices: whoever breaks out "+
 				"of one of them has the scheduler's key and token", logkey.Node, own.Spec.NodeName,
 				logkey.Pod, klog.KObj(found[0]), logkey.NextStep, "run the scheduler on control planes, or on nodes "+
-					"without such pods: docs/second-scheduler.md")
+					"without such pods: "+documents.URL+"second-scheduler.md")
 		}
 		logged = len(found) > 0
 	}, checkPeriod)

@@ -32,9 +32,6 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 )
 
-// portFlag is the flag for the port of the API.
-const portFlag = "devices-secure-port"
-
 // shutdownTimeout is how long requests in flight may take when the scheduler stops, as in upstream.
 const shutdownTimeout = 5 * time.Second
 
@@ -45,18 +42,11 @@ type Server struct {
 	options *options.Options // only the sections about serving are used
 }
 
-// NewServer returns a server without a port, which serves nothing.
+// NewServer returns a server that serves nothing until Start.
 func NewServer() *Server {
 	s := &Server{options: options.NewOptions()}
 	s.options.SecureServing.BindPort = 0
 	return s
-}
-
-// AddFlags adds the server's own flag.
-func (s *Server) AddFlags(flags *pflag.FlagSet) {
-	flags.IntVar(&s.options.SecureServing.BindPort, portFlag, 0, "Port of the read API below "+schedulerapi.Prefix+
-		": which pod holds which device, and where one that waits would fit. Address, certificates, authentication "+
-		"and authorization are those of --secure-port. 0 stands for no API.")
 }
 
 // Follow makes each of upstream's flags about serving set the server's options as well.
@@ -97,14 +87,15 @@ type Parts struct {
 	Synced []cache.InformerSynced
 }
 
-// Start serves the API and publishes its address until the context ends that run passes to its
-// background functions. Without a port it does nothing.
-func (s *Server) Start(run func(func(context.Context)), parts Parts) error {
-	if s.options.SecureServing.BindPort == 0 {
+// Start serves the API on the port and publishes its address until the context ends that run passes
+// to its background functions. With port 0 it does nothing.
+func (s *Server) Start(run func(func(context.Context)), port int, parts Parts) error {
+	if port == 0 {
 		return nil
 	}
+	s.options.SecureServing.BindPort = port
 	if err := s.serve(run, parts); err != nil {
-		return fmt.Errorf("serve %s on --%s: %w", schedulerapi.Prefix, portFlag, err)
+		return fmt.Errorf("serve %s on port %d: %w", schedulerapi.Prefix, port, err)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@
 package keycommand
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
@@ -83,16 +84,25 @@ func New(client func() (corev1client.CoreV1Interface, error)) *cobra.Command {
 			}
 			return ring.pruned(), nil
 		}),
+		newVerb(setMode, "State another seal mode of the cluster, --"+modeFlag+", and keep the keys",
+			func(dir directory, _ time.Time) (keyRing, error) { return dir.read() }),
 		newVerb("list", "Print the keys", func(dir directory, _ time.Time) (keyRing, error) { return dir.read() }),
 		newEnsure(client),
 	)
 	return command
 }
 
+// setMode is the verb that changes the mode alone, and modeFlag the flag that names the mode.
+const (
+	setMode  = "set-mode"
+	modeFlag = "seal-mode"
+)
+
 // newVerb returns a command that prints the result of change for its directory, and writes it there
 // unless it only lists the keys.
 func newVerb(verb, short string, change func(dir directory, now time.Time) (keyRing, error)) *cobra.Command {
 	format, namespace, bundle, publicOnly := "table", metav1.NamespaceSystem, "", false
+	var mode seal.Mode
 	command := &cobra.Command{
 		Use:   verb + " DIRECTORY",
 		Short: short,
@@ -107,11 +117,15 @@ func newVerb(verb, short string, change func(dir directory, now time.Time) (keyR
 			if format != "table" && format != "yaml" {
 				return fmt.Errorf("--output %q: want table or yaml", format)
 			}
+			if verb == setMode && mode == "" {
+				return fmt.Errorf("name the mode with --%s", modeFlag)
+			}
 			dir := directory{args[0], command.Parent().CommandPath()}
 			ring, err := change(dir, time.Now())
 			if err != nil {
 				return err
 			}
+			ring.mode = cmp.Or(mode, ring.mode)
 			if verb != "list" {
 				if err := dir.write(ring); err != nil {
 					return err
@@ -129,6 +143,8 @@ func newVerb(verb, short string, change func(dir directory, now time.Time) (keyR
 	flags.StringVarP(&namespace, "namespace", "n", namespace, "with -o yaml: namespace of Secret and ConfigMap")
 	flags.StringVar(&bundle, "trust-bundle", bundle, "with -o yaml: name of a ClusterTrustBundle to print, too, which "+
 		"Kubernetes serves from 1.37 on")
+	flags.Var(&mode, modeFlag, "seal mode of the cluster that the keys state, and that the scheduler and the nodes "+
+		"use without a flag of their own: off, warn or enforce. Without, the keys state what they stated before")
 	flags.BoolVar(&publicOnly, "public-only", publicOnly, "with -o yaml: leave out the Secret. Nodes need a new "+
 		"certificate before the scheduler signs with its key")
 	return command
@@ -141,6 +157,7 @@ type directory struct{ path, command string }
 type keyRing struct {
 	private      []ed25519.PrivateKey // the first one signs
 	certificates []*x509.Certificate  // in the same order; there may be more
+	mode         seal.Mode            // of the cluster, which both files state; "" for none
 }
 
 // withNewKey returns the keys with a new one that signs.
@@ -153,11 +170,22 @@ func (r keyRing) withNewKey(now time.Time) (keyRing, error) {
 	if err != nil {
 		return keyRing{}, err
 	}
-	return keyRing{slices.Insert(r.private, 0, key), slices.Insert(r.certificates, 0, certificate)}, nil
+	return keyRing{slices.Insert(r.private, 0, key), slices.Insert(r.certificates, 0, certificate), r.mode}, nil
 }
 
 // pruned returns only the key that signs.
-func (r keyRing) pruned() keyRing { return keyRing{r.private[:1], r.certificates[:1]} }
+func (r keyRing) pruned() keyRing { return keyRing{r.private[:1], r.certificates[:1], r.mode} }
+
+// privateText returns the content of the file of private keys.
+func (r keyRing) privateText() ([]byte, error) {
+	text, err := seal.EncodePrivateKeys(r.private)
+	return r.mode.State(text), err
+}
+
+// certificatesText returns the content of the file of certificates.
+func (r keyRing) certificatesText() []byte {
+	return r.mode.State(seal.EncodeCertificates(r.certificates))
+}
 
 // read reads the keys. Each private key must have its certificate.
 func (d directory) read() (keyRing, error) {
@@ -182,6 +210,10 @@ func (d directory) read() (keyRing, error) {
 	if err != nil {
 		return keyRing{}, explain(certificatesFile, err)
 	}
+	mode, err := seal.StatedMode(text)
+	if err != nil {
+		return keyRing{}, explain(certificatesFile, err)
+	}
 	ordered := make([]*x509.Certificate, 0, len(certificates))
 	for _, key := range private {
 		public := key.Public().(ed25519.PublicKey)
@@ -193,17 +225,17 @@ func (d directory) read() (keyRing, error) {
 		ordered = append(ordered, certificates[index])
 		certificates = slices.Delete(certificates, index, index+1)
 	}
-	return keyRing{private, append(ordered, certificates...)}, nil
+	return keyRing{private, append(ordered, certificates...), mode}, nil
 }
 
 // write writes the keys into both files. It writes certificates first: a certificate without a key
 // does no harm.
 func (d directory) write(r keyRing) error {
-	private, err := seal.EncodePrivateKeys(r.private)
+	private, err := r.privateText()
 	if err != nil {
 		return err
 	}
-	if err := replaceFile(d.path, certificatesFile, seal.EncodeCertificates(r.certificates), 0o644); err != nil {
+	if err := replaceFile(d.path, certificatesFile, r.certificatesText(), 0o644); err != nil {
 		return err
 	}
 	return replaceFile(d.path, privateKeysFile, private, 0o600)
@@ -241,12 +273,15 @@ func (r keyRing) printTable(out io.Writer) error {
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\n", seal.KeyID(key), r.certificates[i].NotBefore.UTC().Format(time.RFC3339), use)
 	}
+	if r.mode != "" {
+		fmt.Fprintf(table, "seal mode of the cluster: %s\n", r.mode)
+	}
 	return table.Flush()
 }
 
 // printManifests prints the objects that distribute the keys.
 func (r keyRing) printManifests(out io.Writer, namespace, bundle string, publicOnly bool) error {
-	certificates := string(seal.EncodeCertificates(r.certificates))
+	certificates := string(r.certificatesText())
 	objects := []any{&corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: certificatesConfigMap},
@@ -260,7 +295,7 @@ func (r keyRing) printManifests(out io.Writer, namespace, bundle string, publicO
 		})
 	}
 	if !publicOnly {
-		private, err := seal.EncodePrivateKeys(r.private)
+		private, err := r.privateText()
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@
 package keycommand
 
 import (
+	"encoding/base64"
 	"errors"
 	"os"
 	"path/filepath"
@@ -186,4 +187,75 @@ func TestTrustBundleIsValid(t *testing.T) {
 		return
 	}
 	t.Errorf("no ClusterTrustBundle in:\n%s", out)
+}
+
+func TestKeysStateTheSealModeInBothFilesAndAllObjects(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "keys")
+	check := func(want seal.Mode) {
+		t.Helper()
+		for _, name := range []string{privateKeysFile, certificatesFile} {
+			text, err := os.ReadFile(filepath.Join(directory, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := seal.StatedMode(text); err != nil || got != want {
+				t.Errorf("%s states %q, %v; want %q", name, got, err, want)
+			}
+		}
+	}
+	mustSealKeys(t, "create", directory)
+	check("")
+	if out, err := sealKeys(t, "set-mode", directory); err == nil || !strings.Contains(err.Error(), "--seal-mode") {
+		t.Errorf("without a mode: %s, %v", out, err)
+	}
+	if out, err := sealKeys(t, "set-mode", directory, "--seal-mode=no"); err == nil {
+		t.Errorf("an unknown mode: %s", out)
+	}
+	if out := mustSealKeys(t, "set-mode", directory, "--seal-mode=warn"); !strings.Contains(out, "cluster: warn") {
+		t.Errorf("the table lacks the mode:\n%s", out)
+	}
+	check(seal.Warn)
+	mustSealKeys(t, "rotate", directory)
+	check(seal.Warn)
+	mustSealKeys(t, "prune", directory, "--seal-mode=enforce")
+	check(seal.Enforce)
+
+	var bundle certificatesv1.ClusterTrustBundle
+	manifests := mustSealKeys(t, "list", directory, "-o", "yaml", "--trust-bundle=seals", "--seal-mode=off")
+	check(seal.Enforce)
+	for document := range strings.SplitSeq(manifests, "\n---\n") {
+		var object struct {
+			Kind string
+			Data map[string]string
+		}
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+			t.Fatal(err)
+		}
+		text := object.Data[certificatesFile]
+		switch object.Kind {
+		case "ClusterTrustBundle":
+			if err := yaml.UnmarshalStrict([]byte(document), &bundle); err != nil {
+				t.Fatal(err)
+			}
+			text = bundle.Spec.TrustBundle
+		case "Secret":
+			private, err := base64.StdEncoding.DecodeString(object.Data[privateKeysFile])
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = string(private)
+		}
+		if got, err := seal.StatedMode([]byte(text)); err != nil || got != seal.Off {
+			t.Errorf("%s states %q, %v", object.Kind, got, err)
+		}
+	}
+	var internal certificates.ClusterTrustBundle
+	if err := conversion.Convert_v1_ClusterTrustBundle_To_certificates_ClusterTrustBundle(
+		&bundle, &internal, nil); err != nil {
+		t.Fatal(err)
+	}
+	options := validation.ValidateClusterTrustBundleOptions{}
+	if errs := validation.ValidateClusterTrustBundle(&internal, options); len(errs) > 0 {
+		t.Errorf("the API server would refuse the bundle: %v", errs)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/x509"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,10 +56,11 @@ func (k *keyFile) write(numbers ...int) {
 	}
 }
 
-// start starts a scheduler with the keys.
+// start starts a scheduler with the keys, which its configuration names, and more flags.
 func (k *keyFile) start(more ...string) *process {
 	k.Helper()
-	return startSchedulerWith(k.T, append([]string{"--device-seal-key=" + k.path}, more...))
+	return startSchedulerWith(k.T, more, fmt.Sprintf(
+		"profiles: [{pluginConfig: [{name: KubeDevice, args: {sealKey: %q}}]}]\n", k.path))
 }
 
 // forge creates a pod that is bound already, with these annotations, as nobody but the scheduler
