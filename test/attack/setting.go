@@ -20,7 +20,7 @@ import (
 // Setting is how a cluster is defended.
 type Setting string
 
-// The settings. Bare has no policies and no seals, and whatever else can be switched off is off.
+// The settings. Bare has no policies and no seals, and every other switch is off, too.
 const (
 	Both          Setting = "policies and seals"
 	SealsAlone    Setting = "seals alone"
@@ -34,8 +34,8 @@ func Settings() []Setting { return []Setting{Both, SealsAlone, PoliciesAlone, Ba
 func (s Setting) policies() bool { return s == Both || s == PoliciesAlone }
 func (s Setting) seals() bool    { return s == Both || s == SealsAlone }
 
-// The nodes. The scheduler puts pods on scheduled alone; forgers name forged, whose devices nobody
-// else is given; on Bare's third node the kubelet calls the runtime itself.
+// The nodes. The scheduler puts pods on scheduled alone; forgers name forged, whose devices no
+// other pod gets; on Bare's third node the kubelet calls the runtime itself.
 const (
 	scheduled = iota
 	forged

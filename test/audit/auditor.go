@@ -19,7 +19,7 @@ const (
 	auditInterval = 100 * time.Millisecond
 	// startTime is how long the start of a container may take from its first moment on. The runtime
 	// takes a container back whose start is cut off, as it is when kubecri is killed while it
-	// carries the call: nobody knew that it ran. That takes some tenths of a second.
+	// forwards the call: the kubelet did not know that it ran. That takes some tenths of a second.
 	startTime = 5 * time.Second
 )
 
@@ -30,7 +30,7 @@ type Auditor struct {
 	running func() (map[string]Container, error)
 	now     func() time.Time
 
-	// reading is held by whoever reads from the kernel, so that no answer is taken for a later one.
+	// looking is held while the kernel is read, so that no answer is taken for a later one.
 	looking sync.Mutex
 
 	mu      sync.Mutex

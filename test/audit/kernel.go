@@ -63,9 +63,9 @@ func NodeVariable() corev1.EnvVar {
 	}}
 }
 
-// Visible are the NVIDIA GPUs that a container has, as NVIDIA's container runtime is told: by its
-// first process's environment. Before each is the node, by NodeVariable, as GPUs may have the same
-// IDs on each node.
+// Visible are the NVIDIA GPUs that NVIDIA's container runtime gives to a container, by the
+// container's first process's environment. Before each is the node, by NodeVariable, as GPUs may
+// have the same IDs on each node.
 func Visible(directory string) (devices []string, err error) {
 	content, err := os.ReadFile(filepath.Join(directory, "environ"))
 	if err != nil {

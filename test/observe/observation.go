@@ -20,7 +20,7 @@ import (
 // Observation is what the two sides say of the devices of one container. Lists are sorted.
 type Observation struct {
 	Pod, Container, Node string
-	// Annotated says whether the pod carries the annotation KubeDevice/DeviceInfo.
+	// Annotated says whether the pod has the annotation KubeDevice/DeviceInfo.
 	Annotated bool
 	// Paths are the node's resources that the scheduler chose for the container, Chosen the devices
 	// that they belong to.

@@ -56,7 +56,7 @@ func breakPlugins(ctx context.Context, t *testing.T, node *cluster.Node) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
 		if err := os.RemoveAll(good); err != nil {
 			t.Error(err)
@@ -88,7 +88,7 @@ func runStatic(ctx context.Context, t *testing.T, node string) *corev1.Pod {
 	}
 	mirror := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "static-" + node}}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
 		if err := os.Remove(file); err != nil {
 			t.Error(err)

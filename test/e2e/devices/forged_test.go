@@ -222,7 +222,7 @@ func withoutPolicies(ctx context.Context, t *testing.T, h *forgery) {
 		}
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
 		if err := shared.Apply(ctx, filepath.Join(root, "deploy", "policies")); err != nil {
 			t.Fatal(err)

@@ -25,7 +25,7 @@ import (
 // perNode is the number of GPUs of a node.
 const perNode = 8
 
-func TestAnUnhealthyDeviceIsGivenToNobodyUntilItIsHealthy(t *testing.T) {
+func TestAnUnhealthyDeviceIsAllocatedToNoPodUntilItIsHealthy(t *testing.T) {
 	ctx := begin(t)
 	node := shared.Nodes[0].Name
 	namespace := clustertest.Namespace(t, shared.Client)

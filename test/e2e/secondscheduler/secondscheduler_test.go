@@ -41,8 +41,8 @@ type story struct {
 }
 
 // Our scheduler comes into a cluster whose own scheduler stays as it is.
-func TestASecondSchedulerRunsFromItsImageBesideUpstreams(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+func TestASecondSchedulerRunsFromItsImageNextToUpstreams(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	s := &story{T: t, ctx: ctx, node: shared.Nodes[0]}
 	s.install()
@@ -203,7 +203,7 @@ func (s *story) loseAtTheKubelet() {
 	cpu := corev1.ResourceList{corev1.ResourceCPU: *most}
 
 	winner := clustertest.IdlePod(s.namespace, "winner", nil)
-	winner.Spec.SchedulerName, winner.Spec.Containers[0].Resources.Requests = "nobody", cpu
+	winner.Spec.SchedulerName, winner.Spec.Containers[0].Resources.Requests = "absent", cpu
 	winner = clustertest.CreatePod(s.ctx, s, shared.Client, winner)
 	s.must(s.node.Kubelet.Kill9(s.ctx))
 	for !time.Now().After(winner.CreationTimestamp.Add(time.Second)) { // which is in whole seconds

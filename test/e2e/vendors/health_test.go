@@ -17,7 +17,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/vendors"
 )
 
-func TestAGPUThatFallsOffTheBusIsGivenToNobodyUntilItIsRepaired(t *testing.T) {
+func TestAGPUThatFallsOffTheBusIsAllocatedToNoPodUntilItIsRepaired(t *testing.T) {
 	ctx := begin(t)
 	n := nodes[0]
 	const gpu = corev1.ResourceName("nvidia.com/gpu")

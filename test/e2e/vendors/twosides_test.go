@@ -31,7 +31,7 @@ const gpus corev1.ResourceName = "nvidia.com/gpu"
 // that count GPUs go to both nodes, those that request exact ones to the second. Then the first
 // node follows, while a pod still holds a GPU that the kubelet gave it, and gives out the others.
 func TestAHalfMigratedClusterServesPodsOnBothSidesAndNoPodFailsWhenTheOtherHalfFollows(t *testing.T) {
-	ctx := beginWith(t, 5*patience)
+	ctx := beginWith(t, 5*timeout)
 	namespace := clustertest.Namespace(t, shared.Client)
 	theirs, ours := nodes[0], nodes[1]
 	move := func(ctx context.Context, directory string) {
@@ -103,7 +103,7 @@ func TestAHalfMigratedClusterServesPodsOnBothSidesAndNoPodFailsWhenTheOtherHalfF
 // forgotten them; others get the other ones, also when one kubecri has just taken over from
 // another; and what one of them held is free when it is gone.
 func TestPodsThatHoldGPUsOfTheKubeletKeepThemWhenThePluginMovesToKubecri(t *testing.T) {
-	ctx := beginWith(t, 5*patience)
+	ctx := beginWith(t, 5*timeout)
 	namespace := clustertest.Namespace(t, shared.Client)
 	n := nodes[0]
 	old, held := n.takeOver(ctx, t, namespace, 2)
@@ -162,7 +162,7 @@ func TestPodsThatHoldGPUsOfTheKubeletKeepThemWhenThePluginMovesToKubecri(t *test
 // again with the GPUs that they had, a pod that fits nowhere still waits, and what one of them held
 // is free when it is gone.
 func TestPodsOfANodeThatStandsInHaveTheirGPUsAgainWhenItIsRebooted(t *testing.T) {
-	ctx := beginWith(t, 5*patience)
+	ctx := beginWith(t, 5*timeout)
 	namespace := clustertest.Namespace(t, shared.Client)
 	n := nodes[0]
 	pods, held := n.takeOver(ctx, t, namespace, 2)
@@ -243,8 +243,9 @@ func (n *node) takeOver(ctx context.Context, t *testing.T, namespace string, cou
 }
 
 // moveBack moves NVIDIA's plugin from kubecri to the kubelet of the node, of which no pod holds a
-// GPU. Where the kubelet knows one plugin, that starts when the stand-in for the one before has
-// left. After the test the kubelet forgets it, or kubecri would stand in for it in the next one.
+// GPU. Where the kubelet knows one plugin, that starts when the placeholder of the previous one has
+// left. After the test the kubelet forgets it, or kubecri would register a placeholder for it in
+// the next one.
 func (n *node) moveBack(ctx context.Context, t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -384,8 +385,8 @@ func (n *node) awaitGPUs(ctx context.Context, t *testing.T, count int64, exact b
 	}
 }
 
-// expectGPUsOnce fails the test unless each pod can open the GPU that it was given, whoever gave
-// it, and no GPU is given twice.
+// expectGPUsOnce fails the test unless each pod can open the GPU that it was allocated, by the
+// kubelet or by kubecri, and no GPU is allocated twice.
 func expectGPUsOnce(ctx context.Context, t *testing.T, pods []*corev1.Pod) {
 	t.Helper()
 	holders := map[string]string{}

@@ -156,7 +156,7 @@ var (
 )
 
 // documentedMetrics returns the metrics in the tables of docs/operations.md, which are compared
-// with what the programs expose, each beside it.
+// with what each program exposes.
 func documentedMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	documented := map[string]bool{}

@@ -26,8 +26,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// patience is how long a test waits for what should take no time.
-const patience = 30 * time.Second
+// timeout is how long a test waits for what should take no time.
+const timeout = 30 * time.Second
 
 // cluster is what one test has of the API server: nodes and pods, which go with the test.
 type cluster struct {
@@ -180,7 +180,7 @@ func (c *cluster) create(pod *corev1.Pod) *corev1.Pod {
 // await waits until is holds for a pod.
 func (c *cluster) await(pod *corev1.Pod, what string, is func(*corev1.Pod) bool) *corev1.Pod {
 	c.Helper()
-	ctx, cancel := context.WithTimeout(c.Context(), patience)
+	ctx, cancel := context.WithTimeout(c.Context(), timeout)
 	defer cancel()
 	pod, err := c.AwaitPod(ctx, pod, what, is)
 	if err != nil {

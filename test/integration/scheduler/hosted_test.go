@@ -157,7 +157,7 @@ func TestPreemptionFreesTheHostedDevicesThatAPodRequests(t *testing.T) {
 			wanted.Spec.PriorityClassName = c.priorityClass("high", 1000)
 			pod := c.create(wanted)
 			if test.given == nil {
-				c.awaitNobodyEvicted(pod)
+				c.awaitNoVictims(pod)
 			} else if given := hostedDevices(t,
 				c.await(pod, "to be bound", kube.Scheduled)); !slices.Contains(test.given, given) {
 				t.Errorf("given %s, want one of %q", given, test.given)

@@ -17,7 +17,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// wanted returns a pod that requests one GPU in its annotation, so that nobody but us counts it.
+// annotatedPod returns a pod that requests one GPU in its annotation, so that only this scheduler
+// counts it.
 func annotatedPod(name string) *corev1.Pod {
 	pod := newPod(name, 0)
 	kube.SetRequests(pod, `"gpu/a/cards":1`)
@@ -76,7 +77,7 @@ func TestAnInventoryMayShrinkBelowWhatIsUsedAndComeBack(t *testing.T) {
 	last := c.await(c.create(annotatedPod("last")), "to be found unschedulable", kube.Unschedulable)
 	c.republish("n1", listed("n1", 4)...)
 	if got, want := devices(c.await(last, "to be bound", kube.Scheduled)), "n1-gpu-3"; got != want {
-		t.Errorf("given %s, want %s, the only one that nobody has", got, want)
+		t.Errorf("allocated %s, want %s, the only free one", got, want)
 	}
 }
 

@@ -48,9 +48,9 @@ func TestPodsOfAnotherSchedulerHoldWhatTheirAllocationSays(t *testing.T) {
 	c.await(c.create(newPod("q", 1)), "to be found unschedulable", kube.Unschedulable)
 }
 
-// A node is deleted and made again while its pods live on, as when a kubelet registers anew. The
+// A node is deleted and made again while its pods live on, as when a kubelet registers again. The
 // second pod requests a label that only the new node has: so it is scheduled when the scheduler has
-// seen the new one, and not a moment earlier.
+// seen the new one, and not earlier.
 func TestANodeThatIsMadeAgainStillHasItsHolders(t *testing.T) {
 	c := newCluster(t)
 	c.node("cpu", 0)

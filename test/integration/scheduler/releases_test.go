@@ -17,7 +17,7 @@ import (
 
 // testdata/releases has, one directory a release, the annotation of a node with four GPUs, and that
 // of a pod which was given the first of them: as the published KubeDevice wrote them, as v0.1.0
-// does, and as a next release may, with fields that nobody knows yet. A scheduler may meet any of
+// does, and as a next release may, with fields that are unknown yet. A scheduler may meet any of
 // them during an upgrade. A release adds what it writes, and changes nothing.
 func TestNodesAndPodsOfOtherReleasesAreUnderstood(t *testing.T) {
 	startScheduler(t)
@@ -46,7 +46,7 @@ func TestNodesAndPodsOfOtherReleasesAreUnderstood(t *testing.T) {
 			}
 			slices.Sort(given)
 			if diff := cmp.Diff([]string{"n1-gpu-1", "n1-gpu-2", "n1-gpu-3"}, given); diff != "" {
-				t.Errorf("GPUs that are given beside what is held (-want +got):\n%s", diff)
+				t.Errorf("GPUs that are allocated in addition to those that are held (-want +got):\n%s", diff)
 			}
 			c.await(c.create(annotatedPod("late")), "to be found unschedulable", kube.Unschedulable)
 		})

@@ -61,7 +61,7 @@ func (k *keyFile) start(more ...string) *process {
 	return startSchedulerWith(k.T, append([]string{"--device-seal-key=" + k.path}, more...))
 }
 
-// forge creates a pod that is bound already, with these annotations, as nobody but the scheduler
+// forge creates a pod that is bound already, with these annotations, as only the scheduler
 // should. It has no limits: those count on its node as for any Kubernetes scheduler.
 func (c *cluster) forge(name, node string, annotations map[string]string) *corev1.Pod {
 	c.Helper()
@@ -195,7 +195,7 @@ func TestAnUnsealedPodIsReportedInAnEvent(t *testing.T) {
 	forged := c.forge("forged", "n1", map[string]string{deviceinfo.Annotation: allocated("forged", "n1", 0)})
 	newKeyFile(t, 1).start("--device-seal-mode=warn")
 	c.schedule(newPod("honest", 1))
-	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(timeout); ; time.Sleep(100 * time.Millisecond) {
 		list, err := c.EventsV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -223,7 +223,7 @@ func TestASchedulerWithoutItsKeysDoesNotStart(t *testing.T) {
 			scheduler := startSchedulerWith(t, test.arguments)
 			select {
 			case <-scheduler.ended:
-			case <-time.After(patience):
+			case <-time.After(timeout):
 				t.Fatal("it runs")
 			}
 			if text, err := os.ReadFile(scheduler.log); err != nil || !strings.Contains(string(text), test.want) {
@@ -266,7 +266,7 @@ func TestTheAPIServerTakesCertificatesOfSealKeys(t *testing.T) {
 // awaitLog waits until the scheduler has logged this.
 func (p *process) awaitLog(text string) {
 	p.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(timeout); ; time.Sleep(50 * time.Millisecond) {
 		log, err := os.ReadFile(p.log)
 		if err != nil {
 			p.Fatal(err)

@@ -218,7 +218,7 @@ func TestASecondSchedulerSchedulesDevicePodsWithTheRightsOfItsManifests(t *testi
 	}
 }
 
-// Whoever else has a scheduler's rights binds no pod to devices, and has no seal key.
+// Another program with a scheduler's rights binds no pod to devices, and has no seal key.
 func TestAnotherSchedulerWithTheSameRightsCannotAllocate(t *testing.T) {
 	c := newCluster(t)
 	s := installSecond(c)
