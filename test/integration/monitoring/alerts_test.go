@@ -128,7 +128,7 @@ func TestEachAlertHasAPageThatSaysWhatToDo(t *testing.T) {
 			t.Errorf("%s: %v", alert.Alert, err)
 		}
 		for _, part := range []string{"# " + alert.Alert, "\n## What it means for pods", "\n## Find the cause",
-			"\n## Mend it"} {
+			"\n## Fix it"} {
 			if !strings.Contains(string(text), part+"\n") {
 				t.Errorf("%s lacks %q", page, part)
 			}
