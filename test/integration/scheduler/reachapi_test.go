@@ -285,7 +285,7 @@ func TestASchedulerInAPodIsReachedThroughAPortForward(t *testing.T) {
 	options := kubectl.Options{Config: c.Config, Leases: c.CoordinationV1(), Now: time.Now}
 	client := c.awaitConnection(options, func(client *kubectl.Client) bool { return client.Instance.Pod == pod.Name })
 	var nodes schedulerapi.NodeList
-	if err := client.Ask(t.Context(), http.MethodGet, schedulerapi.NodesPath, nil, &nodes); err != nil ||
+	if err := client.Query(t.Context(), http.MethodGet, schedulerapi.NodesPath, nil, &nodes); err != nil ||
 		len(nodes.Items) != 1 || nodes.Items[0].Name != "cp1" {
 		t.Errorf("%v: %+v", err, nodes)
 	}
@@ -395,7 +395,7 @@ func TestTheAPIDescribesItself(t *testing.T) {
 	startSchedulerWith(t, serving(freePort(t)))
 	client := c.awaitConnection(c.options("viewer"), func(*kubectl.Client) bool { return true })
 	var text []byte
-	if err := client.Ask(t.Context(), http.MethodGet, schedulerapi.OpenAPIPath, nil, &text); err != nil {
+	if err := client.Query(t.Context(), http.MethodGet, schedulerapi.OpenAPIPath, nil, &text); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(text, []byte(schedulerapi.OpenAPI())) {
