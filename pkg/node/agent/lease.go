@@ -26,14 +26,15 @@ const (
 )
 
 const (
-	// turnLimit is how long a node keeps EnrolmentLease that does not renew it, whatever duration
-	// the lease states: each node may write it, and one that is compromised may state 68 years.
-	turnLimit = time.Minute
-	// turnsLimit is how long a node keeps EnrolmentLease that renews it. It is longer than an
-	// enrolment or a leave with all its timeouts, see package enrolment.
-	turnsLimit = 30 * time.Minute
-	// orderLimit is how long LeaveLease holds at most that is not renewed.
-	orderLimit = time.Hour
+	// leaseTimeout is how long a node keeps EnrolmentLease that does not renew it, not the duration
+	// that the lease states: each node may write it, and one that is compromised may state 68
+	// years.
+	leaseTimeout = time.Minute
+	// renewedLeaseTimeout is how long a node keeps EnrolmentLease that renews it. It is longer than
+	// an enrolment or a leave with all its timeouts, see package enrolment.
+	renewedLeaseTimeout = 30 * time.Minute
+	// orderTimeout is how long LeaveLease holds at most that is not renewed.
+	orderTimeout = time.Hour
 )
 
 // order is what LeaveLease says.
@@ -48,11 +49,11 @@ func readOrder(ctx context.Context, client kubernetes.Interface, namespace strin
 	if err != nil {
 		return order{}, fmt.Errorf("read lease %s/%s: %w", namespace, LeaveLease, err)
 	}
-	return order{held(lease, orderLimit), lease.Annotations[drainAnnotation] == "true"}, nil
+	return order{held(lease, orderTimeout), lease.Annotations[drainAnnotation] == "true"}, nil
 }
 
 // held reports whether a lease is held. It counts for limit at most from when it was renewed, and
-// not at all if that is in the future by more: whoever wrote that would hold it for so long.
+// not at all if that is in the future by more: its writer would hold it for so long.
 func held(lease *coordinationv1.Lease, limit time.Duration) bool {
 	spec := lease.Spec
 	if ptr.Deref(spec.HolderIdentity, "") == "" || spec.RenewTime == nil {
@@ -72,14 +73,14 @@ type turnOf struct {
 // blocked reports whether another node has the lease, and the right to it.
 func (a *Agent) blocked(lease *coordinationv1.Lease) bool {
 	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
-	if holder == a.Node || !held(lease, turnLimit) {
+	if holder == a.Node || !held(lease, leaseTimeout) {
 		a.other = turnOf{}
 		return false
 	}
 	if a.other.holder != holder {
 		a.other = turnOf{holder, time.Now()}
 	}
-	return time.Since(a.other.since) < turnsLimit
+	return time.Since(a.other.since) < renewedLeaseTimeout
 }
 
 // Order holds LeaveLease for as long as limit, or lets it go if limit is 0.
@@ -98,7 +99,7 @@ func Order(ctx context.Context, client kubernetes.Interface, namespace string, d
 	return err
 }
 
-// hold gives a lease to a holder for as long as limit, or to nobody if limit is 0.
+// hold gives a lease to a holder for as long as limit, or to no holder if limit is 0.
 func hold(lease *coordinationv1.Lease, holder string, limit time.Duration) {
 	if limit == 0 {
 		lease.Spec = coordinationv1.LeaseSpec{}
@@ -115,7 +116,7 @@ func (a *Agent) turn(ctx context.Context) (release func(), err error) {
 	if !a.Serial {
 		return func() {}, nil
 	}
-	if err := a.take(ctx, turnLimit); err != nil {
+	if err := a.take(ctx, leaseTimeout); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -126,9 +127,9 @@ func (a *Agent) turn(ctx context.Context) (release func(), err error) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(turnLimit / 4):
+			case <-time.After(leaseTimeout / 4):
 			}
-			if err := a.take(ctx, turnLimit); err != nil && ctx.Err() == nil {
+			if err := a.take(ctx, leaseTimeout); err != nil && ctx.Err() == nil {
 				klog.FromContext(ctx).Error(err, "The lease was not renewed")
 			}
 		}
@@ -143,7 +144,7 @@ func (a *Agent) turn(ctx context.Context) (release func(), err error) {
 }
 
 // take takes or renews EnrolmentLease, or releases it if limit is 0. It is an error if another node
-// has it. From one that has it for longer than turnsLimit it is taken.
+// has it. From one that has it for longer than renewedLeaseTimeout it is taken.
 func (a *Agent) take(ctx context.Context, limit time.Duration) error {
 	leases := a.Client.CoordinationV1().Leases(a.Namespace)
 	lease, err := leases.Get(ctx, EnrolmentLease, metav1.GetOptions{})
@@ -152,7 +153,7 @@ func (a *Agent) take(ctx context.Context, limit time.Duration) error {
 	}
 	if a.blocked(lease) {
 		return fmt.Errorf("node %q is enrolled or given back at present, and one is at a time: wait for its end, or "+
-			"until it has had the lease %s/%s for %v", a.other.holder, a.Namespace, EnrolmentLease, turnsLimit)
+			"until it has had the lease %s/%s for %v", a.other.holder, a.Namespace, EnrolmentLease, renewedLeaseTimeout)
 	}
 	hold(lease, a.Node, limit)
 	if _, err = leases.Update(ctx, lease, metav1.UpdateOptions{}); err != nil {

@@ -73,7 +73,7 @@ example.com/widget/device.(*node).board(0xc000, {0x1, 0x2})
 	example.com/widget/device/main.go:31 +0x1d
 example.com/widget/device.(*node).Allocate(0xc000)
 	example.com/widget/device/main.go:52 +0x2f
-github.com/kubedevice/kubedevice/pkg/node/conformance.(*deviceHalf).allocate.func1()
+github.com/kubedevice/kubedevice/pkg/node/conformance.(*devicePlugin).allocate.func1()
 	github.com/kubedevice/kubedevice/pkg/node/conformance/device.go:150 +0x10
 main.main()
 	main.go:1 +0x1

@@ -177,7 +177,7 @@ func (n *neutraliser) isWanted(r reading, t taken) bool {
 }
 
 // isGiven reports whether a device plugin sets the variable, for devices that the container was
-// allocated: then the pod has it in the right way, whatever it sets itself.
+// allocated: then the plugin's value counts, not the pod's.
 func (n *neutraliser) isGiven(name string) bool {
 	return slices.ContainsFunc(n.given, func(env *runtimeapi.KeyValue) bool { return env.GetKey() == name })
 }
@@ -246,7 +246,7 @@ func (n *neutraliser) wrong(r reading) []taken {
 }
 
 // attempted adds an attempt by a variable. One variable is one attempt, however often it stands
-// there, and whoever reads it: the last value is the pod's.
+// there, and for every reader: the last value is the pod's.
 func attempted(attempts []Attempt, v *vendor, t taken) []Attempt {
 	start := fmt.Sprintf("the environment variable %s=", t.name)
 	attempt := Attempt{v.name, ByEnv, fmt.Sprintf("%s%.64s", start, t.value)}

@@ -9,12 +9,12 @@
 // taken away.
 //
 // No API says whether the validator is on. The configuration that the runtime runs with says so,
-// where it can be read, see Machine. Elsewhere the runtime's doing does: it tells each plugin that
-// validates containers which plugins have seen the container, and its own validator is among them.
-// So there a second plugin validates, beside the first one, until a container has been created. If
-// kubecri is killed while that one is there, and nothing else happens on the node meanwhile, the
-// runtime refuses the next container once. What is known ends with the connection to the runtime:
-// another configuration needs a restart of it.
+// where it can be read, see Machine. Elsewhere the runtime's behaviour does: it reports to each
+// plugin that validates containers which plugins have seen the container, and its own validator is
+// among them. So there a second plugin validates, next to the first one, until a container has been
+// created. If kubecri is killed while that one is there, and nothing else happens on the node
+// meanwhile, the runtime refuses the next container once. What is known ends with the connection to
+// the runtime: another configuration needs a restart of it.
 package nri
 
 import (
@@ -237,7 +237,7 @@ func (r *Registration) found(ctx context.Context, enforced bool) {
 
 // read reads from the runtime's configuration what probe finds out, and reports whether it could.
 func (r *Registration) read(ctx context.Context) bool {
-	settings, err := Settings{}, errors.New("nobody reads its configuration")
+	settings, err := Settings{}, errors.New("kubecri has no reader of its configuration")
 	if r.settings != nil {
 		settings, err = r.settings(ctx)
 	}

@@ -192,7 +192,7 @@ func TestWithoutAValidatorNothingIsEnforced(t *testing.T) {
 }
 
 // A runtime's configuration changes when it restarts, so what was known is not known any more.
-func TestAnotherRuntimeIsLookedAtAnew(t *testing.T) {
+func TestAnotherRuntimeIsInspectedAgain(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "nri.sock")
 	front := newFront(t, socket)
 	registration, _ := start(t, socket) // NRI is not there yet
@@ -234,7 +234,7 @@ func TestARuntimeThatRefusesTheProbeHasNoValidator(t *testing.T) {
 
 // The first device pod may be bound before there was a container. Where the configuration says
 // enough, nothing validates: if that were killed, the next container would be refused.
-func TestWhereTheConfigurationCannotBeReadAContainerTells(t *testing.T) {
+func TestWhereTheConfigurationCannotBeReadAContainerShowsTheValidator(t *testing.T) {
 	for name, test := range map[string]struct {
 		settings      Settings
 		err           error

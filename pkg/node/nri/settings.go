@@ -20,7 +20,7 @@ import (
 type Settings struct {
 	// Enabled says that it is on.
 	Enabled bool
-	// Required are the plugins that all containers require, whatever their pods say.
+	// Required are the plugins that all containers require, whichever their pods require.
 	Required []string
 	// Tolerated is the annotation of a pod whose containers require none; empty for none.
 	Tolerated string

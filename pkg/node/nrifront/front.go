@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nrifront is the front of admission for NRI: what the runtime tells its plugins becomes an
+// Package nrifront is the frontend of admission for NRI: an event of the runtime becomes an
 // admission.Container, and what admission adds to that becomes an adjustment. docs/fronts.md
 // compares it with the other front, the proxy for the CRI.
 //
@@ -10,11 +10,14 @@
 //   - The runtime waits for a plugin with all pods of the node, and drops one that is late. So
 //     Front answers in time, if need be that the container must be tried again, and Devices calls
 //     device plugins ahead, and keeps their late answers for the next try.
-//   - The runtime does not list what a plugin adds to a container. It tells plugins, though: View
-//     remembers it for package grants.
-//   - Containers are created without kubecri while it is away. When the runtime has registered it,
-//     Front inspects those that run, and ends the ones that it would not have let pass, before
-//     another container gets a device.
+//
+// - The runtime does not list what a plugin adds to a container. It reports it to plugins, though:
+// View
+//
+//	  remembers it for package grants.
+//	- Containers are created without kubecri while it is away. When the runtime has registered it,
+//	  Front inspects those that run, and ends the ones that it would not have let pass, before
+//	  another container gets a device.
 package nrifront
 
 import (
@@ -79,7 +82,7 @@ type Options struct {
 	Source Source
 	// End ends a container of the runtime at once, and EndPod a sandbox with its containers.
 	End, EndPod func(ctx context.Context, id string) error
-	// Warn tells the pod's owner why a container is ended. It must not block.
+	// Warn writes an event on the pod with the reason why a container is ended. It must not block.
 	Warn func(pod admission.Pod, message string)
 }
 

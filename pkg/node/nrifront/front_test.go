@@ -140,7 +140,7 @@ func TestPluginsAreCalledWhenTheSandboxRuns(t *testing.T) {
 }
 
 // The runtime's lists do not have what a plugin adds.
-func TestTheRecordOfGrantsComesBackFromWhatNRITells(t *testing.T) {
+func TestTheCheckpointComesBackFromWhatNRIReports(t *testing.T) {
 	f := newFixture(t)
 	f.plugin.answers()
 	f.start()
@@ -258,7 +258,7 @@ func (l listOf) Pods(context.Context) (map[string]grants.RuntimeState, error) {
 	return maps.Clone(l), nil
 }
 
-// hung is an admission that does not end in time, whatever its context says.
+// hung is an admission that does not end in time, even when its context is done.
 type hung struct {
 	Admission
 	ending chan struct{}
@@ -271,7 +271,7 @@ func (h hung) Admit(context.Context, admission.Container) (*runtimeapi.Container
 	return nil, nil
 }
 
-func TestTheRuntimeIsAnsweredInTimeWhateverHangs(t *testing.T) {
+func TestTheRuntimeIsAnsweredInTimeWhenACallHangs(t *testing.T) {
 	h := hung{ending: make(chan struct{}), ended: &atomic.Bool{}}
 	front := New(t.Context(), Options{Admission: h})
 	defer front.Close()

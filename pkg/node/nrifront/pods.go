@@ -25,7 +25,7 @@ type Pods struct {
 	admission.Pods
 
 	mu   sync.Mutex
-	late time.Time // until when nobody waits
+	late time.Time // until when no call waits
 }
 
 // NewPods returns Pods that looks pods up in those.

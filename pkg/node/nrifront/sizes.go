@@ -63,7 +63,7 @@ func boundPod(sandbox *api.PodSandbox) nribound.Pod {
 	return nribound.Pod{Namespace: sandbox.GetNamespace(), Name: sandbox.GetName()}
 }
 
-// checkContents returns why a container is refused whatever is in it: it, or its sandbox, is too
+// checkContents returns why a container is refused for its size: it, or its sandbox, is too
 // large.
 func checkContents(sandbox *api.PodSandbox, c *api.Container) error {
 	if err := nribound.CheckSandbox(boundPod(sandbox), nribound.SandboxContents(sandbox)); err != nil {

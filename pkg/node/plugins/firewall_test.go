@@ -115,7 +115,7 @@ func TestAPluginThatCannotSayWhatItIsAbleToIsLeftOutAndHarmsNoOther(t *testing.T
 			denyingFake{&fake{name: "broken"}, denies("", "x")},
 			`device plugin "broken": DenyEnvs: environment variable ""`,
 		},
-		"a value that nobody could set": {
+		"a value that no pod could set": {
 			denyingFake{&fake{name: "broken"}, denies("A", "\x00")},
 			`device plugin "broken": DenyEnvs: environment variable A`,
 		},

@@ -12,7 +12,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// enumScorer is the scorer that makes any resource a bit mask, whatever its name; see
+// enumScorer is the scorer that makes any resource a bit mask, under any name; see
 // types.ResourceScorer.
 const enumScorer = 2
 

@@ -105,7 +105,7 @@ func runLate(t *testing.T, others *transport) *Manager {
 	return m
 }
 
-func TestLateDevicesAreBesideThoseOfPluginFiles(t *testing.T) {
+func TestLateDevicesAreAddedToThoseOfPluginFiles(t *testing.T) {
 	others := newTransport(serving("nic", "x", "-y"))
 	m := runLate(t, others)
 	inventory := until(t, m, "both", func(i *Inventory) bool { return i.Complete && len(i.owners) > 3 })

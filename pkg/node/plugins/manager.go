@@ -73,7 +73,7 @@ func (m *Manager) Run(ctx context.Context) {
 	following.Wait()
 }
 
-// refresh makes the inventory anew.
+// refresh makes the inventory again.
 func (m *Manager) refresh(ctx context.Context) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -69,7 +69,7 @@ func (f *fake) set(update func(*types.NodeInfo) error) {
 	f.update = update
 }
 
-// offers returns an UpdateNodeInfo that tells the quantities, and a count of them.
+// offers returns an UpdateNodeInfo that reports the quantities, and a count of them.
 func offers(count types.ResourceName, names ...types.ResourceName) func(*types.NodeInfo) error {
 	return func(info *types.NodeInfo) error {
 		for _, name := range names {
@@ -171,7 +171,7 @@ func TestWhatAllPluginsTellAddsUp(t *testing.T) {
 		t.Errorf("a device that is there but not allocatable: %d, %v", quantity, known)
 	}
 	if _, known := got.Allocatable("resource/group/gpu/9/cards"); known {
-		t.Error("a device that nobody has is known")
+		t.Error("a device that is not there is known")
 	}
 }
 
@@ -340,7 +340,7 @@ func TestThePauseBeforeStartIsTriedAgainGrowsToAMinute(t *testing.T) {
 	}
 }
 
-func TestWhatAPluginToldStaysWhenItFailsLater(t *testing.T) {
+func TestWhatAPluginReportedStaysWhenItFailsLater(t *testing.T) {
 	for name, fail := range map[string]func(*types.NodeInfo) error{
 		"error":              func(*types.NodeInfo) error { return errors.New("driver gone") },
 		"panic":              func(*types.NodeInfo) error { panic("driver gone") },
