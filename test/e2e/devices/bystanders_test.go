@@ -45,8 +45,8 @@ func TestPodsWithoutDevicesRunAlsoWhenEveryPluginIsBroken(t *testing.T) {
 func breakPlugins(ctx context.Context, t *testing.T, node *cluster.Node) {
 	t.Helper()
 	good := files.devicePlugins(node.Name)
-	aside := good + ".aside"
-	if err := os.Rename(good, aside); err != nil {
+	moved := good + ".moved"
+	if err := os.Rename(good, moved); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(good, 0o755); err != nil {
@@ -61,7 +61,7 @@ func breakPlugins(ctx context.Context, t *testing.T, node *cluster.Node) {
 		if err := os.RemoveAll(good); err != nil {
 			t.Error(err)
 		}
-		if err := os.Rename(aside, good); err != nil {
+		if err := os.Rename(moved, good); err != nil {
 			t.Error(err)
 		}
 		restart(ctx, t, node.Kubecri)
