@@ -329,10 +329,10 @@ func TestAChangeCutsThePauseAfterFailuresShort(t *testing.T) {
 				var following sync.WaitGroup
 				following.Go(func() { (&follower{Advertiser: a, client: client}).run(ctx, nodes) })
 				nodes <- nodeWith("", nil)
-				last, pause := <-tries, time.Duration(0)
-				for pause < 30*time.Second {
+				last, interval := <-tries, time.Duration(0)
+				for interval < 30*time.Second {
 					try := <-tries
-					last, pause = try, try.Sub(last)
+					last, interval = try, try.Sub(last)
 				}
 				changed := time.Now()
 				for range 3 { // more changes do not put the next try off
@@ -371,7 +371,7 @@ func TestNothingIsPublishedBeforeThePluginsHaveSpoken(t *testing.T) {
 		t.Errorf("annotation %s", got)
 	}
 	if len(patches) > 0 {
-		t.Error("the devices vanished for a moment")
+		t.Error("the devices vanished for some time")
 	}
 }
 

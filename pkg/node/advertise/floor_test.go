@@ -19,7 +19,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// podsOf are pods that ask for GPUs.
+// podsOf are pods that request GPUs.
 type podsOf struct {
 	mu      sync.Mutex
 	gpus    int64
@@ -50,7 +50,7 @@ func TestACountDoesNotFallBelowWhatPodsAskFor(t *testing.T) {
 	for name, test := range map[string]struct {
 		now        int64 // that the node has
 		inventory  *types.NodeInfo
-		asked      int64
+		requested  int64
 		pinned     bool // the count may not fall
 		wantCounts int64
 	}{
@@ -58,15 +58,15 @@ func TestACountDoesNotFallBelowWhatPodsAskFor(t *testing.T) {
 		"the plugin is away":                          {8, away(8), 3, false, 3},
 		"it is away, and pods are not known":          {8, away(8), 0, true, 8},
 		"devices have vanished":                       {8, gpus(2), 5, false, 5},
-		"fewer ask than there are":                    {8, gpus(6), 5, false, 6},
+		"fewer are requested than there are":          {8, gpus(6), 5, false, 6},
 		"the kubelet has set the count to zero":       {0, away(8), 3, false, 3},
 		"a count that rises while pods are not known": {2, gpus(8), 0, true, 8},
-		"more ask than there ever were":               {8, gpus(8), 1000, false, 8},
+		"more are requested than there ever were":     {8, gpus(8), 1000, false, 8},
 		"and the plugin is away":                      {8, away(8), math.MaxInt64, false, 8},
 		"and had more before":                         {8, gpus(4), 1000, false, 8},
 	} {
 		node := nodeWith("", map[string]string{string(gpu): strconv.FormatInt(test.now, 10)})
-		got := want(node, test.inventory, map[string]int64{string(gpu): test.asked}, !test.pinned).counts
+		got := want(node, test.inventory, map[string]int64{string(gpu): test.requested}, !test.pinned).counts
 		if diff := cmp.Diff(map[corev1.ResourceName]int64{corev1.ResourceName(gpu): test.wantCounts}, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}

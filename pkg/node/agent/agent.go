@@ -198,7 +198,7 @@ func (a *Agent) enrol(ctx context.Context) error {
 	if a.enrolled {
 		return a.serve(ctx, changed)
 	}
-	release, err := a.turn(ctx)
+	release, err := a.waitForSlot(ctx)
 	if err != nil {
 		return err
 	}
@@ -269,7 +269,7 @@ func (a *Agent) leave(ctx context.Context, drain bool) error {
 	if _, err := a.Machine.Install(); err != nil {
 		return fmt.Errorf("put kubecri on node %q: %w", a.Node, err)
 	}
-	release, err := a.turn(ctx)
+	release, err := a.waitForSlot(ctx)
 	if err != nil {
 		return err
 	}

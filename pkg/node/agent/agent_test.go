@@ -154,14 +154,14 @@ func TestANodeIsEnrolledWhileItHasTheLabels(t *testing.T) {
 	f.expect("", "enrol")
 }
 
-// It is not lost that a program was replaced, while another node has its turn or a restart fails.
+// It is not lost that a program was replaced, while another node has the slot or a restart fails.
 func TestAProgramThatWasReplacedIsStartedInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, selected)
 		f.m.enrolled, f.m.changed, f.Serial = true, true, true
 		other := New(f.Options)
 		other.Node = "node-2"
-		release, err := other.turn(t.Context())
+		release, err := other.waitForSlot(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -281,7 +281,7 @@ func TestOneNodeIsEnrolledAtATime(t *testing.T) {
 		f.Serial = true
 		other := New(f.Options)
 		other.Node = "node-2"
-		release, err := other.turn(t.Context())
+		release, err := other.waitForSlot(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

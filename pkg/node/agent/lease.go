@@ -110,9 +110,9 @@ func hold(lease *coordinationv1.Lease, holder string, limit time.Duration) {
 	lease.Spec.LeaseDurationSeconds = ptr.To(int32(limit / time.Second))
 }
 
-// turn waits, where nodes are enrolled one at a time, until this one may be, and keeps it so until
-// release is called.
-func (a *Agent) turn(ctx context.Context) (release func(), err error) {
+// waitForSlot waits, where nodes are enrolled one at a time, until this one may be, and keeps it so
+// until release is called.
+func (a *Agent) waitForSlot(ctx context.Context) (release func(), err error) {
 	if !a.Serial {
 		return func() {}, nil
 	}

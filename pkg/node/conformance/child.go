@@ -15,7 +15,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 )
 
-// setupEnv carries the setup to the child. Its presence makes a process a child.
+// setupEnv passes the setup to the child. Its presence makes a process a child.
 const setupEnv = "KUBEDEVICE_PLUGIN_TEST"
 
 // setup is what a child is there for.
@@ -37,8 +37,8 @@ type question struct {
 // and in TestMain of tests that test plugin files.
 func MaybeChild() {
 	var s setup
-	replies, asked, err := pluginload.ServeParent(setupEnv, &s)
-	if !asked {
+	replies, child, err := pluginload.ServeParent(setupEnv, &s)
+	if !child {
 		return
 	}
 	if err == nil {

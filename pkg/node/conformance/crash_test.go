@@ -15,7 +15,7 @@ func TestAPluginThatPanicsOrHangsIsReportedWithWhereAndWhatToDo(t *testing.T) {
 	file := buildPlugin(t, ".", "./testdata/faulty")
 	for fault, test := range map[string]struct{ check, fix, in string }{
 		"UpdateNodeInfo panics":                      {"inventory", fixPanic, "UpdateNodeInfo"},
-		"it blocks when it is asked how devices are": {"reasons", fixHang, "DeviceHealth"},
+		"it blocks when its devices' health is read": {"reasons", fixHang, "DeviceHealth"},
 		"GetName hangs after the file is loaded":     {"name", fixHang, "GetName"},
 		"a goroutine panics":                         {"allocate-all", fixGoroutine, "func"},
 		"New hangs":                                  {"loads", fixHang, "New"},

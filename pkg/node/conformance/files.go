@@ -143,7 +143,7 @@ func (r *run) one(s *session, name string, first []string) outcome {
 		return o
 	}
 	s.setup.Node = r.node
-	o := s.ask(r.ctx, question{Check: name, Placed: r.placed})
+	o := s.query(r.ctx, question{Check: name, Placed: r.placed})
 	if o.Node != nil {
 		r.node = o.Node
 	}
@@ -180,8 +180,8 @@ func (r *run) session(file, symbol string) *session {
 	return &session{file: file, setup: setup{File: absolute, Symbol: symbol, Options: r.options}}
 }
 
-// ask has the child answer.
-func (s *session) ask(ctx context.Context, q question) outcome {
+// query has the child answer.
+func (s *session) query(ctx context.Context, q question) outcome {
 	if s.child == nil {
 		within, cancel := context.WithCancel(ctx)
 		child, err := pluginload.StartChild(within, setupEnv, s.setup)

@@ -19,8 +19,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// healthPause is how often a plugin is asked while a device is broken.
-const healthPause = 200 * time.Millisecond
+// healthInterval is how often a plugin is called while a device is broken.
+const healthInterval = 200 * time.Millisecond
 
 // shell runs a command of the user's. What it leaves running in the background, such as a plugin,
 // is not waited for, and may go on writing: the output is a file.
@@ -56,9 +56,9 @@ func (o Options) repair() error {
 	return nil
 }
 
-// await asks until reached says so, or the time is up.
+// await calls the plugin until reached says so, or the time is up.
 func await(limit time.Duration, reached func() (bool, error)) (bool, error) {
-	for end := time.Now().Add(limit); ; time.Sleep(healthPause) {
+	for end := time.Now().Add(limit); ; time.Sleep(healthInterval) {
 		if ok, err := reached(); ok || err != nil {
 			return ok, err
 		}

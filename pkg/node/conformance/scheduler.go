@@ -19,19 +19,21 @@ import (
 
 // schedulerPlugin is a scheduler plugin that is tested.
 type schedulerPlugin struct {
-	plugin  devicescheduler.DeviceScheduler
-	asked   devicescheduler.DeviceScheduler // answers PodFitsDevice and PodAllocate: plugin, or its AfterWait
-	options Options
-	caller  *plugincall.Caller
-	groups  bool            // it leaves placement to the group scheduler
-	node    *types.NodeInfo // as the node publishes it; nil if nothing is known of any
-	placed  []placed        // what placesCheck placed
+	plugin    devicescheduler.DeviceScheduler
+	answering devicescheduler.DeviceScheduler // answers PodFitsDevice and PodAllocate: plugin, or its AfterWait
+	options   Options
+	caller    *plugincall.Caller
+	groups    bool            // it leaves placement to the group scheduler
+	node      *types.NodeInfo // as the node publishes it; nil if nothing is known of any
+	placed    []placed        // what placesCheck placed
 }
 
 // newSchedulerPlugin takes the node of the device plugin that belongs to it, or nil.
 func newSchedulerPlugin(plugin devicescheduler.DeviceScheduler, options Options, reported *node) *schedulerPlugin {
 	_, concurrent := plugin.(devicescheduler.ConcurrentSafe)
-	h := &schedulerPlugin{plugin: plugin, asked: plugin, options: options, caller: newCaller(kindScheduler, concurrent)}
+	h := &schedulerPlugin{
+		plugin: plugin, answering: plugin, options: options, caller: newCaller(kindScheduler, concurrent),
+	}
 	if reported == nil {
 		h.node = declaredNode(plugin)
 		return h
@@ -122,7 +124,7 @@ func (h *schedulerPlugin) fits(node *types.NodeInfo, pod *types.PodInfo) (answer
 	a := answer{pod: pod.Clone()}
 	given := node.Clone()
 	err := h.call("PodFitsDevice", func() error {
-		a.fits, a.reasons, a.score = h.asked.PodFitsDevice(given, a.pod, false)
+		a.fits, a.reasons, a.score = h.answering.PodFitsDevice(given, a.pod, false)
 		return nil
 	})
 	return a, err
@@ -132,7 +134,7 @@ func (h *schedulerPlugin) fits(node *types.NodeInfo, pod *types.PodInfo) (answer
 func (h *schedulerPlugin) allocate(node *types.NodeInfo, pod *types.PodInfo) (*types.PodInfo, error) {
 	given, left := node.Clone(), pod.Clone()
 	left.NodeName = node.Name
-	return left, h.call("PodAllocate", func() error { return h.asked.PodAllocate(given, left) })
+	return left, h.call("PodAllocate", func() error { return h.answering.PodAllocate(given, left) })
 }
 
 // take calls TakePodResources on the node.

@@ -86,10 +86,10 @@ func (h *schedulerPlugin) checkWrites() error {
 		}
 		for method, write := range map[string]func(*types.NodeInfo, *types.PodInfo) error{
 			"PodFitsDevice": func(node *types.NodeInfo, pod *types.PodInfo) error {
-				h.asked.PodFitsDevice(node, pod, false)
+				h.answering.PodFitsDevice(node, pod, false)
 				return nil
 			},
-			"PodAllocate": h.asked.PodAllocate,
+			"PodAllocate": h.answering.PodAllocate,
 		} {
 			given, left := node.Clone(), pod.Clone()
 			if err := h.call(method, func() error { return write(given, left) }); err != nil {

@@ -118,7 +118,7 @@ func (h *schedulerPlugin) checkAfterWait() error {
 		return notApplicable("it is not Patient")
 	}
 	waited := *h
-	waited.asked = patient.AfterWait()
+	waited.answering = patient.AfterWait()
 	for _, name := range []string{fitsCheck, "score", "writes", "same", placesCheck, "capacity"} {
 		c, _ := find(schedulerChecks(), name)
 		if err := c.run(&waited); err != nil {

@@ -58,7 +58,7 @@ type Tracker struct {
 	renewed chan struct{}                         // closed and replaced with what is published of it
 }
 
-// snapshot is what a tracker knows at one moment.
+// snapshot is what a tracker knows at one time.
 type snapshot struct {
 	inventory *plugins.Inventory
 	unhealthy map[string]unhealthy         // by device

@@ -3,7 +3,7 @@
 
 // Package nrifront is the frontend of admission for NRI: an event of the runtime becomes an
 // admission.Container, and what admission adds to that becomes an adjustment. docs/fronts.md
-// compares it with the other front, the proxy for the CRI.
+// compares it with the other frontend, the proxy for the CRI.
 //
 // Three things differ from the proxy:
 //
@@ -105,7 +105,7 @@ type Front struct {
 
 var _ nri.Handler = (*Front)(nil)
 
-// New returns a front. Its goroutines end with Close.
+// New returns a frontend. Its goroutines end with Close.
 func New(ctx context.Context, options Options) *Front {
 	f := &Front{
 		options: options, sizes: newSizes(), leave: func() {},
@@ -115,7 +115,7 @@ func New(ctx context.Context, options Options) *Front {
 	return f
 }
 
-// Close ends the front's goroutines and waits for them. From then on all containers are refused.
+// Close ends the frontend's goroutines and waits for them. From then on all containers are refused.
 func (f *Front) Close() {
 	f.mu.Lock()
 	f.stop()
@@ -142,7 +142,7 @@ func (f *Front) enter() bool {
 	return !f.draining
 }
 
-// run runs do in a goroutine of the front's, unless it is closed. The caller holds the mutex.
+// run runs do in a goroutine of the frontend, unless it is closed. The caller holds the mutex.
 func (f *Front) run(do func()) {
 	if f.ctx.Err() == nil {
 		f.running.Go(do)

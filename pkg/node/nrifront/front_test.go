@@ -113,7 +113,7 @@ func TestALatePluginIsWaitedForByTryingAgain(t *testing.T) {
 		t.Errorf("the plugin was called %d times", len(called))
 	}
 	if plain, err := f.create(f.pod("plain", ""), "NVIDIA_VISIBLE_DEVICES=all"); err != nil || len(envIn(plain)) == 0 {
-		t.Errorf("kubecri is not asked any more: %v, %v", plain, err)
+		t.Errorf("kubecri is not called any more: %v, %v", plain, err)
 	}
 }
 
@@ -149,9 +149,9 @@ func TestTheCheckpointComesBackFromWhatNRIReports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	carried := adjustment.GetAnnotations()[grants.Annotation]
-	if carried == "" {
-		t.Fatal("the container carries nothing")
+	encoded := adjustment.GetAnnotations()[grants.Annotation]
+	if encoded == "" {
+		t.Fatal("the container has no annotation")
 	}
 	id := fmt.Sprintf("container-%d", f.number)
 	container := &api.Container{Id: id, PodSandboxId: pod.GetId(), Name: "main"}
@@ -162,7 +162,7 @@ func TestTheCheckpointComesBackFromWhatNRIReports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []grants.RuntimeContainer{{ID: id, Name: "main", Carried: carried}}
+	want := []grants.RuntimeContainer{{ID: id, Name: "main", Carried: encoded}}
 	if diff := cmp.Diff(want, states["first"].Containers); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/admission"
 )
 
-// inspectRetry is the pause before containers are inspected again of which nothing was known, or
+// inspectRetry is the time before containers are inspected again of which nothing was known, or
 // that could not be ended.
 const inspectRetry = time.Second
 

@@ -97,7 +97,7 @@ func TestTheFirewallKnowsWhetherAPluginIsMissing(t *testing.T) {
 	}
 }
 
-// boastful is a fake that panics when it is asked whether it is safe for concurrent use.
+// boastful is a fake that panics when the host calls whether it is safe for concurrent use.
 type boastful struct{ *fake }
 
 func (boastful) ConcurrentSafe() bool { panic("who knows") }

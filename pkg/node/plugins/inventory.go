@@ -16,7 +16,7 @@ import (
 // types.ResourceScorer.
 const enumScorer = 2
 
-// Inventory is what all sources together have at one moment. It is never changed once it is made.
+// Inventory is what all sources together have at one time. It is never changed once it is made.
 type Inventory struct {
 	// Node is the sum. Every extended resource, that is every name in KubeCap, is in Capacity and
 	// Allocatable too.

@@ -50,7 +50,7 @@ func (t *transport) Late(device types.ResourceName) (string, bool) {
 	return label, late
 }
 
-// late is a source of such a transport at one moment.
+// late is a source of such a transport at one time.
 type late struct {
 	label string
 	state State

@@ -330,12 +330,12 @@ func TestAPluginThatDoesNotStartIsTriedAgainAndHarmsNoOther(t *testing.T) {
 }
 
 func TestThePauseBeforeStartIsTriedAgainGrowsToAMinute(t *testing.T) {
-	pauses := startBackoff(time.Second)
+	delays := startBackoff(time.Second)
 	want := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second,
 		32 * time.Second, time.Minute, time.Minute, time.Minute}
 	for i, base := range want {
-		if got := pauses.Step(); got < base || got > base+base/5 {
-			t.Errorf("pause %d: %v, want %v and up to a fifth more", i, got, base)
+		if got := delays.Step(); got < base || got > base+base/5 {
+			t.Errorf("delay %d: %v, want %v and up to a fifth more", i, got, base)
 		}
 	}
 }

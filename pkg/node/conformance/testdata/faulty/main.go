@@ -130,10 +130,10 @@ func (n *node) UpdateNodeInfo(info *types.NodeInfo) error {
 }
 
 func (n *node) DeviceHealth() ([]device.Health, error) {
-	if fault("it blocks when it is asked how devices are") {
+	if fault("it blocks when its devices' health is read") {
 		select {}
 	}
-	if fault("it panics when it is asked how devices are") {
+	if fault("it panics when its devices' health is read") {
 		panic("no gauge")
 	}
 	var list []device.Health
