@@ -215,7 +215,7 @@ func (s *Stage) victimThat(ctx context.Context, annotations map[string]string) (
 		return holder{}, err
 	}
 	if len(seen.Chosen) != 1 || !slices.Equal(seen.Chosen, seen.Visible) {
-		return holder{}, fmt.Errorf("the victim was given %q and has %q", seen.Chosen, seen.Visible)
+		return holder{}, fmt.Errorf("the victim was allocated %q and has %q", seen.Chosen, seen.Visible)
 	}
 	return holder{pod, seen.Chosen[0], types.ResourceName(seen.Paths[0])}, nil
 }

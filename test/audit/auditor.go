@@ -17,7 +17,7 @@ import (
 const (
 	// auditInterval is how often running processes are read from the kernel.
 	auditInterval = 100 * time.Millisecond
-	// startTime is how long the start of a container may take from its first moment on. The runtime
+	// startTime is how long the start of a container may take from its beginning. The runtime
 	// takes a container back whose start is cut off, as it is when kubecri is killed while it
 	// forwards the call: the kubelet did not know that it ran. That takes some tenths of a second.
 	startTime = 5 * time.Second
@@ -142,7 +142,7 @@ func (a *Auditor) MayEnd(podUIDs ...string) {
 	}
 }
 
-// RanAt reports whether a container of the pod ran at that moment, as far as the readings tell,
+// RanAt reports whether a container of the pod ran at that time, as far as the readings show,
 // which are a tenth of a second apart.
 func (a *Auditor) RanAt(podUID string, at time.Time) bool {
 	a.mu.Lock()

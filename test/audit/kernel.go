@@ -133,7 +133,7 @@ func firstProcess(directory, cgroup string, devices Devices) (*Container, error)
 	}
 	switch name := strings.TrimSpace(field(string(status), "Name:")); {
 	case strings.HasPrefix(name, "runc"):
-		return nil, nil // sets the container up, and sees all of the node for a moment
+		return nil, nil // sets the container up, and briefly sees all of the node
 	case name == "pause":
 		// holds a pod's namespaces; one whose start was cut off is replaced before the pod has a
 		// container

@@ -42,7 +42,7 @@ func (o *Observer) Choice(pod *corev1.Pod, container string) (*Observation, erro
 	}
 	allocation, err := deviceinfo.PodAllocation(pod)
 	if err != nil {
-		return nil, fmt.Errorf("read what %s was given: %w", s, err)
+		return nil, fmt.Errorf("read what %s was allocated: %w", s, err)
 	}
 	for _, containers := range []map[string]types.ContainerInfo{allocation.InitContainers,
 		allocation.RunningContainers} {

@@ -24,7 +24,7 @@ import (
 const spares = 2*perPod + 1
 
 // failing returns the scenario in which devices fail, and kubecri is killed at a point while their
-// containers are given others. So that there is another one at any time, half as many containers
+// containers get others. So that there is another one at any time, half as many containers
 // are created meanwhile as in other scenarios: pods that leave and those that follow have devices
 // at the same time.
 func (r *run) failing(point failpoint.Point) scenario {

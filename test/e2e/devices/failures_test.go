@@ -91,7 +91,7 @@ func TestAFailedDeviceEvictsThePodThatHoldsItAlone(t *testing.T) {
 	moved := clustertest.AwaitReplica(ctx, t, shared.Client, namespace, "mover", pod.UID)
 	if sees := expectDevices(ctx, t, moved, "main", 1); moved.Spec.NodeName == pod.Spec.NodeName &&
 		slices.Contains(sees, gpu) {
-		t.Errorf("the pod was given %s of %s again, which has failed", gpu, moved.Spec.NodeName)
+		t.Errorf("the pod was allocated %s of %s again, which has failed", gpu, moved.Spec.NodeName)
 	}
 	text := clustertest.AwaitEvent(ctx, t, shared.Client, pod, "DeviceFailureEvicted")
 	if !strings.Contains(text, gpu) {

@@ -25,7 +25,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// replaceable is a pod with one GPU that is given another one at once when it fails.
+// replaceable is a pod with one GPU that gets another one at once when it fails.
 func replaceable(namespace, name string) *corev1.Pod {
 	pod := gpuPod(namespace, name, 1)
 	pod.Annotations = clustertest.OnFailure("Replace")
@@ -211,7 +211,7 @@ func TestADeviceIsReplacedAlthoughProgramsAreKilled(t *testing.T) {
 					current.Annotations[deviceinfo.Annotation] != pod.Annotations[deviceinfo.Annotation] {
 					break
 				}
-				clustertest.Pause(ctx, t, "the moment for the kill")
+				clustertest.Pause(ctx, t, "the time for the kill")
 			}
 			if err := killed.program.Restart(ctx); err != nil {
 				t.Fatal(err)

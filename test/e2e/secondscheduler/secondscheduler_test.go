@@ -94,7 +94,7 @@ func (s *story) pod(name string) *corev1.Pod {
 	return pod
 }
 
-// expectDevices makes sure that a container sees the devices that its pod was given, so many.
+// expectDevices makes sure that a container sees the devices that its pod was allocated, so many.
 func (s *story) expectDevices(pod *corev1.Pod, count int) {
 	s.Helper()
 	seen, err := s.observer.Observe(s.ctx, pod, "main")
@@ -193,7 +193,7 @@ func (s *story) deleteLeader() {
 }
 
 // loseAtTheKubelet has a device pod lose the node's CPU to a pod that another scheduler has bound
-// at the same moment. The kubelet is away meanwhile, so that both are bound when it decides; the
+// at the same time. The kubelet is away meanwhile, so that both are bound when it decides; the
 // older one wins.
 func (s *story) loseAtTheKubelet() {
 	s.Helper()

@@ -48,7 +48,7 @@ func TestContainersNeverNoticeThatProgramsAreKilledAndNoDeviceIsGivenTwice(t *te
 				for _, id := range all {
 					for _, mine := range held[resource] {
 						if id == mine {
-							t.Errorf("%s of %s was given to pods %s and %s", id, resource, holder.Name, other.Name)
+							t.Errorf("%s of %s was allocated to pods %s and %s", id, resource, holder.Name, other.Name)
 						}
 					}
 				}

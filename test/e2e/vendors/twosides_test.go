@@ -107,22 +107,22 @@ func TestPodsThatHoldGPUsOfTheKubeletKeepThemWhenThePluginMovesToKubecri(t *test
 	namespace := clustertest.Namespace(t, shared.Client)
 	n := nodes[0]
 	old, held := n.takeOver(ctx, t, namespace, 2)
-	given := map[string]string{held[0][gpus][0]: "old-0", held[1][gpus][0]: "old-1"}
+	allocated := map[string]string{held[0][gpus][0]: "old-0", held[1][gpus][0]: "old-1"}
 	for i := range vendors.GPUs - len(old) {
 		if i > 0 {
 			n.handOver(ctx, t) // the kubelet must admit the next pod at once
 		}
 		name := fmt.Sprintf("new-%d", i)
 		id := expectDevices(ctx, t, n.run(ctx, t, namespace, name))[gpus][0]
-		if given[id] != "" {
-			t.Errorf("pods %s and %s have GPU %s", given[id], name, id)
+		if allocated[id] != "" {
+			t.Errorf("pods %s and %s have GPU %s", allocated[id], name, id)
 		}
-		given[id] = name
+		allocated[id] = name
 	}
 	late := clustertest.CreatePod(ctx, t, shared.Client,
 		clustertest.On(n.Name, clustertest.IdlePod(namespace, "late", limits{gpus: 1})))
 	clustertest.AwaitPod(ctx, t, shared.Client, late, "to find no node", kube.Unschedulable)
-	n.expectHeld(ctx, t, namespace, given)
+	n.expectHeld(ctx, t, namespace, allocated)
 
 	restart(ctx, t, n.Kubecri)
 	awaitExec(ctx, t, old[0])
@@ -137,7 +137,7 @@ func TestPodsThatHoldGPUsOfTheKubeletKeepThemWhenThePluginMovesToKubecri(t *test
 	if diff := cmp.Diff(held[1], n.visible(ctx, t, old[1])); diff != "" {
 		t.Errorf("the GPU of a pod (-before +after a restart of the kubelet, in a new container):\n%s", diff)
 	}
-	n.expectHeld(ctx, t, namespace, given)
+	n.expectHeld(ctx, t, namespace, allocated)
 
 	if err := n.forgetDevices(ctx); err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestPodsThatHoldGPUsOfTheKubeletKeepThemWhenThePluginMovesToKubecri(t *test
 	if diff := cmp.Diff(held[1], n.visible(ctx, t, old[1])); diff != "" {
 		t.Errorf("the GPU of a pod (-before +after the kubelet has forgotten it, in a new container):\n%s", diff)
 	}
-	n.expectHeld(ctx, t, namespace, given)
+	n.expectHeld(ctx, t, namespace, allocated)
 
 	clustertest.DeletePod(ctx, t, shared.Client, old[1])
 	late = clustertest.AwaitPod(ctx, t, shared.Client, late, "to be ready", kube.Ready)
@@ -166,13 +166,13 @@ func TestPodsOfANodeThatStandsInHaveTheirGPUsAgainWhenItIsRebooted(t *testing.T)
 	namespace := clustertest.Namespace(t, shared.Client)
 	n := nodes[0]
 	pods, held := n.takeOver(ctx, t, namespace, 2)
-	given := map[string]string{}
+	allocated := map[string]string{}
 	for i := range vendors.GPUs {
 		if i >= len(pods) {
 			pod := n.run(ctx, t, namespace, fmt.Sprintf("new-%d", i))
 			pods, held = append(pods, pod), append(held, expectDevices(ctx, t, pod))
 		}
-		given[held[i][gpus][0]] = pods[i].Name
+		allocated[held[i][gpus][0]] = pods[i].Name
 	}
 	late := clustertest.CreatePod(ctx, t, shared.Client,
 		clustertest.On(n.Name, clustertest.IdlePod(namespace, "late", limits{gpus: 1})))
@@ -203,7 +203,7 @@ func TestPodsOfANodeThatStandsInHaveTheirGPUsAgainWhenItIsRebooted(t *testing.T)
 		}
 	}
 	n.awaitGPUs(ctx, t, vendors.GPUs, true)
-	n.expectHeld(ctx, t, namespace, given)
+	n.expectHeld(ctx, t, namespace, allocated)
 	clustertest.AwaitPod(ctx, t, shared.Client, late, "to find no node still", kube.Unschedulable)
 	clustertest.DeletePod(ctx, t, shared.Client, pods[0])
 	late = clustertest.AwaitPod(ctx, t, shared.Client, late, "to be ready", kube.Ready)

@@ -93,7 +93,7 @@ var disturbances = []struct {
 
 // Pods with one, two and four GPUs come and go, about as many as there is sandbox for. Meanwhile
 // schedulers are killed, and leaders change. Each write of each pod is looked at; in the end every
-// device is given once more.
+// device is allocated once more.
 func TestNoDeviceIsGivenTwiceOrLostThoughSchedulersRestartAndLeadersChange(t *testing.T) {
 	c := newCluster(t)
 	for i := range *churnNodes {

@@ -159,13 +159,13 @@ func TestATerminatingPodHoldsItsDevicesAndOneThatHasEndedDoesNot(t *testing.T) {
 	scheduler.kill()
 	startScheduler(t)
 	if got, want := devices(c.schedule(newPod("next", 1))), devices(ended); got != want {
-		t.Errorf("given %s, want %s, whose holder has ended", got, want)
+		t.Errorf("allocated %s, want %s, whose holder has ended", got, want)
 	}
 	last := c.await(c.create(newPod("last", 1)), "to be found unschedulable", kube.Unschedulable)
 	if err := c.CoreV1().Pods(terminating.Namespace).Delete(t.Context(), terminating.Name, atOnce); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := devices(c.await(last, "to be bound", kube.Scheduled)), devices(terminating); got != want {
-		t.Errorf("given %s, want %s, whose holder is gone", got, want)
+		t.Errorf("allocated %s, want %s, whose holder is gone", got, want)
 	}
 }

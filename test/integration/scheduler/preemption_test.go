@@ -168,9 +168,9 @@ func (c *cluster) hold(nodes []string) []string {
 func TestPreemptionTakesWhatCostsLeastAndNothingThatDoesNotHelp(t *testing.T) {
 	startScheduler(t)
 	for name, test := range map[string]struct {
-		nodes   []string
-		evicted []string
-		given   string // "" when the pod must wait
+		nodes     []string
+		evicted   []string
+		allocated string // "" when the pod must wait
 	}{
 		"the pair whose holders matter least": {
 			[]string{"ml ll"}, []string{"n0-2", "n0-3"}, "n0-gpu-2 n0-gpu-3",
@@ -206,12 +206,12 @@ func TestPreemptionTakesWhatCostsLeastAndNothingThatDoesNotHelp(t *testing.T) {
 			wanted := newPod("wanted", 2)
 			wanted.Spec.PriorityClassName = c.priorityClass("h", 1000)
 			pod := c.create(wanted)
-			if test.given == "" {
+			if test.allocated == "" {
 				c.awaitNoVictims(pod)
 			} else {
 				pod = c.await(pod, "to be bound", kube.Scheduled)
-				if got := devices(pod); got != test.given {
-					t.Errorf("given %s, want %s", got, test.given)
+				if got := devices(pod); got != test.allocated {
+					t.Errorf("allocated %s, want %s", got, test.allocated)
 				}
 			}
 			var evicted []string

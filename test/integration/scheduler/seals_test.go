@@ -107,7 +107,7 @@ func TestAForgedAllocationHoldsNothingWhereSealsAreEnforced(t *testing.T) {
 			if !wantBound {
 				c.await(pod, "to find the GPU taken", kube.Unschedulable)
 			} else if got := devices(c.await(pod, "to be bound", kube.Scheduled)); got != "n1-gpu-0" {
-				t.Errorf("the pod was given %s", got)
+				t.Errorf("the pod was allocated %s", got)
 			}
 			c.delete(forged)
 		})
@@ -132,7 +132,7 @@ func TestASealIsWorthNothingOnAnotherPod(t *testing.T) {
 	// A pod of the same name, which is not the same pod.
 	c.forge("victim", "n1", stolen)
 	if got := devices(c.schedule(newPod("honest", 2))); got != "n1-gpu-0 n1-gpu-1" {
-		t.Errorf("the pod was given %q", got)
+		t.Errorf("the pod was allocated %q", got)
 	}
 }
 
@@ -183,7 +183,7 @@ func TestAPodOfALostKeyHoldsWhatItsNodeReports(t *testing.T) {
 			keys.start()
 			next := c.schedule(newPod("next", 1))
 			if same := devices(next) == devices(old); same == reported {
-				t.Errorf("the old pod has %s, and the next one was given %s", devices(old), devices(next))
+				t.Errorf("the old pod has %s, and the next one was allocated %s", devices(old), devices(next))
 			}
 		})
 	}

@@ -290,7 +290,7 @@ func TestTwoSchedulersShareTheCPUOfANode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again := c.schedule(with(newPod("again", 1), "8")); devices(again) != devices(device) {
-		t.Errorf("the pod that takes its place was given %q, want %q", devices(again), devices(device))
+		t.Errorf("the pod that takes its place was allocated %q, want %q", devices(again), devices(device))
 	}
 }
 
