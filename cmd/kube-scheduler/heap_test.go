@@ -25,7 +25,7 @@ func TestTheReserveFitsTheMemoryThereIs(t *testing.T) {
 	}{
 		"a large machine":          {none, memlimit.Limit(64 << 30), 96 << 20},
 		"a container with 256 MiB": {none, memlimit.Limit(256 << 20), 32 << 20},
-		"nobody knows":             {none, unknown, 0},
+		"an unknown limit":         {none, unknown, 0},
 		"GOGC is the user's":       {map[string]string{"GOGC": "100"}, memlimit.Limit(64 << 30), 0},
 		"GOMEMLIMIT is the user's": {map[string]string{"GOMEMLIMIT": "1GiB"}, memlimit.Limit(64 << 30), 0},
 	} {

@@ -25,7 +25,7 @@ import (
 
 const root = "../.."
 
-var rewrite = flag.Bool("rewrite", false, "write the renderings in testdata anew")
+var rewrite = flag.Bool("rewrite", false, "write the renderings in testdata again")
 
 func TestWhatIsGeneratedIsUpToDate(t *testing.T) {
 	files, err := generated(root)
@@ -266,7 +266,7 @@ func TestHelmsLinterFindsNothing(t *testing.T) {
 	}
 }
 
-func TestEachValueHasADescriptionADefaultAndNothingBeside(t *testing.T) {
+func TestEachValueHasADescriptionADefaultAndNothingElse(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "deploy", "chart", "values.schema.json"))
 	if err != nil {
 		t.Fatal(err)

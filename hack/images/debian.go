@@ -71,8 +71,8 @@ var suites = map[string][]string{
 	"Debian-Security": {debianRelease + "-security"},
 }
 
-// forRelease makes a use the archives that the machine uses, for debianRelease alone, whatever the
-// machine's own is, and for an architecture. For amd64 and arm64, Debian has Go's words.
+// forRelease makes a use the archives that the machine uses, for debianRelease alone, not for the
+// machine's own, and for an architecture. For amd64 and arm64, Debian has Go's words.
 func (a *apt) forRelease(ctx context.Context, architecture string) error {
 	if _, err := a.get(ctx, "update"); err != nil {
 		return err

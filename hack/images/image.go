@@ -46,7 +46,7 @@ type release struct {
 	created           time.Time
 }
 
-// reference is the name under which a container runtime has the image. Its host is nobody's.
+// reference is the name under which a container runtime has the image. Its host is no registry.
 func (i image) reference(r release) string { return "localhost/" + i.name + ":" + r.version }
 
 // labels are OCI's annotations, of the image's configuration and of its index.

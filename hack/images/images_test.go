@@ -44,7 +44,7 @@ func write(t *testing.T, content map[string]string) string {
 // debian returns the files of a package with this content, which dpkg-deb makes.
 func debian(t *testing.T, content map[string]string) files {
 	t.Helper()
-	content["DEBIAN/control"] = "Package: example\nVersion: 1\nArchitecture: all\nMaintainer: Nobody\n" +
+	content["DEBIAN/control"] = "Package: example\nVersion: 1\nArchitecture: all\nMaintainer: none\n" +
 		"Description: none\n"
 	deb := filepath.Join(t.TempDir(), "example.deb")
 	command(t, "dpkg-deb", "--build", "--root-owner-group", write(t, content), deb)

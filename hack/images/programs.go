@@ -23,7 +23,7 @@ type content struct {
 	base, scheduler, kubecri layer
 }
 
-// Where the images have the plugins. kubecri finds those of simulated GPUs only when it is told to:
+// Where the images have the plugins. kubecri finds those of simulated GPUs only with a flag:
 // they serve no hardware.
 const (
 	schedulerPlugins = "schedulerplugins"

@@ -24,7 +24,8 @@ import (
 // emulators are Debian's programs that run those of another architecture.
 var emulators = map[string]string{"amd64": "qemu-x86_64-static", "arm64": "qemu-aarch64-static"}
 
-// machineByte is the machine in the header of an ELF file, as the kernel wants it to be told.
+// machineByte is the machine in the header of an ELF file, in the notation of the kernel's
+// binfmt_misc.
 var machineByte = map[string]string{"amd64": `\x3e`, "arm64": `\xb7`}
 
 // startScript starts the programs of an image under an emulator.
@@ -33,7 +34,7 @@ var machineByte = map[string]string{"amd64": `\x3e`, "arm64": `\xb7`}
 var startScript string
 
 // runStart starts both programs of an image that was made for another architecture, and has them
-// load a plugin each. It needs root, and Linux 6.7: the kernel is told of the emulator in a user
+// load a plugin each. It needs root, and Linux 6.7: the emulator is registered in a user
 // namespace alone, so that nothing else on the machine notices.
 func runStart(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("images start", flag.ContinueOnError)

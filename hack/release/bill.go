@@ -109,7 +109,7 @@ func reference(purl string) []*v2_3.PackageExternalReference {
 	}}
 }
 
-// writeBill writes the bill of materials of an artifact, beside it.
+// writeBill writes the bill of materials of an artifact, next to it.
 func (r *release) writeBill(a artifact, checksum string) error {
 	b := newBill(r, a, checksum)
 	for _, m := range a.contents {

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The runtime reads the three forms of the key that its configuration names, whatever key that is.
+// The runtime reads the three forms of the key that its configuration names, for any key.
 func TestNoTenantToleratesThatKubecriIsAway(t *testing.T) {
 	const own, refused = "tolerate.example.com", "lets containers start while kubecri is away"
 	policy := readPolicy(t, "kubedevice-missing-plugins", map[string]string{

@@ -27,7 +27,7 @@ func TestReplacementsRoundTrip(t *testing.T) {
 		t.Errorf("error %v (-written +read):\n%s", err, diff)
 	}
 	if value := EncodeReplacements(nil, MaxReplacementsBytes); value != "" {
-		t.Errorf("nobody: %s", value)
+		t.Errorf("no replacements: %s", value)
 	}
 }
 

@@ -96,9 +96,9 @@ func Text(name types.ResourceName) string {
 }
 
 // Request returns the name of a request for one device of an extended resource. Requests of one
-// container with the same numa are served from the same NUMA nodes; device tells the devices of one
-// resource and numa apart. Both are placeholders: any segments without "/". The error says that the
-// resource is not an extended one.
+// container with the same numa are served from the same NUMA nodes; device distinguishes the
+// devices of one resource and numa. Both are placeholders: any segments without "/". The error says
+// that the resource is not an extended one.
 func Request(extended types.ResourceName, numa, device string) (types.ResourceName, error) {
 	level, err := segment(extended)
 	if err != nil {

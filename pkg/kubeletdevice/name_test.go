@@ -43,7 +43,7 @@ func TestADeviceHasOneNameAndTheNameOneDevice(t *testing.T) {
 	}
 }
 
-func TestPeopleAreToldWhichDevice(t *testing.T) {
+func TestMessagesNameTheDevice(t *testing.T) {
 	for name, want := range map[types.ResourceName]string{
 		"resource/group/numa/0-1/nvidia.com:gpu/MIG-1%2F0/device": "device MIG-1/0 of nvidia.com/gpu",
 		"resource/group/gpugrp0/1/gpu/GPU-7f3a/cards":             "device resource/group/gpugrp0/1/gpu/GPU-7f3a",

@@ -81,7 +81,7 @@ func profiles(t *testing.T, config string) map[string]string {
 	return got
 }
 
-// summary tells where a profile has our plugin.
+// summary describes where a profile has our plugin.
 func summary(plugins *configv1.Plugins) string {
 	var words []string
 	for _, set := range []struct {
@@ -211,7 +211,7 @@ func TestEnablingTwiceChangesNothing(t *testing.T) {
 	}
 }
 
-func TestHelpNamesOurFlagBesideUpstreams(t *testing.T) {
+func TestHelpNamesOurFlagNextToUpstreams(t *testing.T) {
 	output, err := command(t, "--help")
 	if err != nil {
 		t.Fatal(err)

@@ -62,7 +62,7 @@ func TestEachAttemptIsCompleteAndHasAnIDOfItsOwn(t *testing.T) {
 					t.Errorf("%s: nothing is said about %s, %s", a.ID, mode, setting)
 				}
 				if strings.HasPrefix(string(want.Outcome), "refused") && want.Words == "" {
-					t.Errorf("%s: no words of the refusal with %s, %s", a.ID, mode, setting)
+					t.Errorf("%s: no text of the refusal with %s, %s", a.ID, mode, setting)
 				}
 			}
 		}
@@ -151,10 +151,10 @@ func TestATableThatHasASurpriseIsAnError(t *testing.T) {
 		result Result
 		ok     bool
 	}{
-		"as it must be":    {Result{Got: Got{RefusedByNode, "said no"}}, true},
-		"another outcome":  {Result{Got: Got{Succeeds, "no"}}, false},
-		"other words":      {Result{Got: Got{RefusedByNode, "yes"}}, false},
-		"nobody found out": {Result{Got: Got{RefusedByNode, "no"}, Problem: "the cluster is gone"}, false},
+		"as it must be":   {Result{Got: Got{RefusedByNode, "said no"}}, true},
+		"another outcome": {Result{Got: Got{Succeeds, "no"}}, false},
+		"another text":    {Result{Got: Got{RefusedByNode, "yes"}}, false},
+		"no result":       {Result{Got: Got{RefusedByNode, "no"}, Problem: "the cluster is gone"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.result.ID, test.result.Want = attempt.ID, want

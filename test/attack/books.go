@@ -86,7 +86,7 @@ func books() []*Attempt {
 	attempts = append(attempts, &Attempt{
 		ID: "books-seal-removed", Who: Controller, What: "removes the seal of its running pod: the device seems free",
 		Defence: Policies, Alone: true, Try: seal(`{"metadata":{"annotations":{"KubeDevice/Seal":null}}}`),
-		// Without seals, nobody looks at what the annotation says.
+		// Without seals, the annotation has no effect.
 		Want: map[Setting]Want{
 			Both:          {RefusedByAPIServer, "may write or remove the annotation KubeDevice/Seal"},
 			SealsAlone:    {Outcome: NoEffect},
@@ -112,8 +112,8 @@ func books() []*Attempt {
 		},
 	})
 	for _, change := range []struct {
-		id, what, words string
-		write           func(ctx context.Context, client *kube.Client, pod *corev1.Pod) error
+		id, what, refusal string
+		write             func(ctx context.Context, client *kube.Client, pod *corev1.Pod) error
 	}{
 		{"books-removed", "removes the allocation of its running pod: the device seems free", mayChange,
 			func(ctx context.Context, client *kube.Client, pod *corev1.Pod) error {
@@ -138,7 +138,7 @@ func books() []*Attempt {
 	} {
 		attempts = append(attempts, &Attempt{
 			ID: change.id, Who: Controller, What: change.what, Defence: Policies, Alone: true,
-			Want: policyElse(change.words, Want{Outcome: NoEffect}),
+			Want: policyElse(change.refusal, Want{Outcome: NoEffect}),
 			Try: func(ctx context.Context, s *Stage) (Got, error) {
 				controller, err := s.controller(ctx)
 				if err != nil {
@@ -159,7 +159,7 @@ func books() []*Attempt {
 }
 
 // staysHeld finds out whether a device of the node scheduled stays held in the scheduler's books.
-// The node may take a moment to report a holder whose allocation counts no more.
+// The node may take some time to report a holder whose allocation counts no more.
 func (s *Stage) staysHeld(ctx context.Context, device string) (Got, error) {
 	var held []string
 	ctx, cancel := context.WithTimeout(ctx, undoLimit)
@@ -199,7 +199,7 @@ func booksOfForged(forge func(ctx context.Context, s *Stage) (*corev1.Pod, error
 		if len(holders) > 0 {
 			return Got{Succeeds, fmt.Sprintf("%q hold %s, says the scheduler", holders, s.device)}, nil
 		}
-		return Got{NoEffect, "nobody holds " + s.device + ", whatever " + pod.Name + " says"}, nil
+		return Got{NoEffect, "no pod holds " + s.device + ", whichever device " + pod.Name + " names"}, nil
 	}
 }
 
@@ -247,7 +247,7 @@ func (s *Stage) holders(ctx context.Context, node, device string) ([]string, err
 }
 
 // barrier waits until the scheduler has bound a pod that was created just now. It has then seen
-// whatever became of pods before.
+// every earlier change of pods.
 func (s *Stage) barrier(ctx context.Context) error {
 	pod := kube.NewPod("", image.Busybox, clustertest.Idle...)
 	pod.GenerateName, pod.Namespace = "barrier-", s.namespace

@@ -20,19 +20,19 @@ import (
 func bounds() []*Attempt {
 	var attempts []*Attempt
 	for _, bound := range []struct {
-		id, what, words, how string
+		id, what, refusal, how string
 		// shape gives the pod so much of what is bounded.
 		shape         func(pod *corev1.Pod, much int)
 		beyond, still int
 	}{
 		{
-			id: "bounds-containers", what: "requests devices in 65 containers", words: "containers",
+			id: "bounds-containers", what: "requests devices in 65 containers", refusal: "containers",
 			how:    "60 containers",
 			beyond: 65, still: 60, shape: func(pod *corev1.Pod, much int) { requestMemory(pod, much, 1) },
 		},
 		{
 			id: "bounds-bytes", what: "waits with an annotation of 160 KiB, which is read again and again",
-			words: "bytes", how: "an annotation of 10 KiB", beyond: 160 << 10, still: 10 << 10,
+			refusal: "bytes", how: "an annotation of 10 KiB", beyond: 160 << 10, still: 10 << 10,
 			shape: func(pod *corev1.Pod, much int) {
 				requestMemory(pod, 1, 1)
 				text := pod.Annotations[deviceinfo.Annotation]
@@ -41,8 +41,8 @@ func bounds() []*Attempt {
 		},
 		{
 			id: "bounds-idle-containers", what: "has 300 containers, of which one requests a device",
-			words: "containers",
-			how:   "100 containers", beyond: 300, still: 100, shape: func(pod *corev1.Pod, much int) {
+			refusal: "containers",
+			how:     "100 containers", beyond: 300, still: 100, shape: func(pod *corev1.Pod, much int) {
 				requestMemory(pod, 1, 1)
 				for i := range much {
 					pod.Spec.Containers = append(pod.Spec.Containers, idleContainer(fmt.Sprintf("idle-%d", i)))
@@ -50,7 +50,8 @@ func bounds() []*Attempt {
 			},
 		},
 		{
-			id: "bounds-name", what: "requests a device by a name of 2 KiB", words: "long", how: "a name of 100 bytes",
+			id: "bounds-name", what: "requests a device by a name of 2 KiB", refusal: "long",
+			how:    "a name of 100 bytes",
 			beyond: 2048, still: 100, shape: func(pod *corev1.Pod, much int) {
 				pod.Annotations = map[string]string{deviceinfo.Annotation: forMain(
 					`"gpu/` + strings.Repeat("a", much) + `/memory":1`)}
@@ -71,7 +72,7 @@ func bounds() []*Attempt {
 		}
 		attempts = append(attempts, &Attempt{
 			ID: bound.id, Who: Tenant, What: bound.what, Defence: Bounds, Try: try(bound.beyond),
-			Want: everywhere(RefusedByScheduler, bound.words), Off: Off{How: bound.how, Try: try(bound.still)},
+			Want: everywhere(RefusedByScheduler, bound.refusal), Off: Off{How: bound.how, Try: try(bound.still)},
 		})
 	}
 	padded := func(bytes int) Try {

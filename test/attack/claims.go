@@ -23,7 +23,7 @@ import (
 // claims are attempts to get, by a claim of Dynamic Resource Allocation, a GPU that we allocate: on
 // the node is the vendor's driver, too, which knows nothing of us.
 func claims() []*Attempt {
-	try := func(beside int64) Try {
+	try := func(limit int64) Try {
 		return func(ctx context.Context, s *Stage) (got Got, err error) {
 			tenant, err := s.tenant(ctx)
 			if err != nil {
@@ -46,22 +46,22 @@ func claims() []*Attempt {
 				metav1.CreateOptions{}); err != nil {
 				return Got{}, err
 			}
-			pod := clustertest.On(s.node(scheduled).Name, s.pod("greedy", beside))
+			pod := clustertest.On(s.node(scheduled).Name, s.pod("greedy", limit))
 			pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: &claim.Name}}
 			pod.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}}
 			return s.runs(ctx, tenant, pod)
 		}
 	}
-	attempt := func(id, what string, beside int64) *Attempt {
+	attempt := func(id, what string, limit int64) *Attempt {
 		return &Attempt{
-			ID: id, Who: Tenant, What: what, Defence: Firewall, Try: try(beside),
+			ID: id, Who: Tenant, What: what, Defence: Firewall, Try: try(limit),
 			Want: everywhere(RefusedByNode, "the CDI device nvidia.com/gpu="+id+" from the kubelet asks for devices"),
 			Off:  Off{How: "the device firewall is off"},
 		}
 	}
 	return []*Attempt{
 		attempt("claim", "claims a GPU that KubeDevice allocates, from the vendor's DRA driver", 0),
-		attempt("claim-beside", "claims one beside a GPU that it was allocated", 1),
+		attempt("claim-beside", "claims one in addition to a GPU that it was allocated", 1),
 	}
 }
 

@@ -40,7 +40,7 @@ func delays() []*Attempt {
 			Want: everywhere(RefusedByScheduler, "it fails for what this pod requests: panic"),
 			Try:  delay(hazardous, requestEach("hazard/panic")),
 			Off: Off{
-				How: "the plugin panics in a goroutine of its own, where nobody can recover it",
+				How: "the plugin panics in a goroutine of its own, where the scheduler cannot recover",
 				Try: delay(hazardous, requestEach("hazard/crash")),
 			},
 		},
@@ -74,7 +74,7 @@ func delay(plugins map[string]string, shape func(pod *corev1.Pod, number int), a
 		defer func() { err = errors.Join(err, scheduler.Kill9(context.WithoutCancel(ctx))) }()
 		var pods []*corev1.Pod
 		for i := range crowd {
-			pod := s.asked(s.pod(fmt.Sprintf("hard-%d", i), 0))
+			pod := s.forOwnScheduler(s.pod(fmt.Sprintf("hard-%d", i), 0))
 			shape(pod, i)
 			created, err := tenant.CreatePod(ctx, pod)
 			if err != nil {
@@ -91,7 +91,7 @@ func delay(plugins map[string]string, shape func(pod *corev1.Pod, number int), a
 }
 
 // hardToPlace gives a pod one container more than the node has GPUs, each with more than half of
-// the memory of one: no count of devices or of memory tells that they do not fit. Each pod requests
+// the memory of one: no count of devices or of memory shows that they do not fit. Each pod requests
 // something else, so that no answer is known.
 func hardToPlace(pod *corev1.Pod, number int) {
 	var texts []string

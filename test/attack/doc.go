@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package attack attacks a real cluster: a table of attempts, each from the attacker's own
-// identity, with what must come of it and in which words it is refused. The table is played with
+// identity, with what must come of it and with which text it is refused. The table is played with
 // the admission policies and seals, with seals alone, and with the policies alone. Each attempt is
 // also made with its own defence switched off, and must succeed there: one that cannot succeed
 // proves nothing.
@@ -41,8 +41,8 @@ const (
 	LocalUser Who = "local user"
 	// NodeAdmin is root on the node.
 	NodeAdmin Who = "node admin"
-	// Nobody has an address and no credentials.
-	Nobody Who = "anonymous"
+	// Anonymous has the cluster's addresses and no credentials.
+	Anonymous Who = "anonymous"
 )
 
 // Defence is what stands against an attempt.
@@ -82,7 +82,7 @@ const (
 	Succeeds           Outcome = "succeeds"
 )
 
-// Want is what must come of an attempt, and words that must stand in the refusal.
+// Want is what must come of an attempt, and text that the refusal must contain.
 type Want struct {
 	Outcome Outcome
 	Words   string
@@ -147,7 +147,7 @@ func Attempts() []*Attempt {
 		modes    []cluster.Mode
 		attempts []*Attempt
 	}{
-		{"Allocations that nobody decided", both, forgeries()},
+		{"Forged allocations", both, forgeries()},
 		{"Allocations spelled so that a policy could miss them", both, spellings()},
 		{"Seals", both, seals()},
 		{"The scheduler's books", proxyAlone, books()},
@@ -188,13 +188,13 @@ type Off struct {
 }
 
 // everywhere returns the same want for each setting.
-func everywhere(outcome Outcome, words string) map[Setting]Want {
-	want := Want{outcome, words}
+func everywhere(outcome Outcome, refusal string) map[Setting]Want {
+	want := Want{outcome, refusal}
 	return map[Setting]Want{Both: want, SealsAlone: want, PoliciesAlone: want}
 }
 
-// policyElse returns what a policy refuses with these words, and what comes of it without.
-func policyElse(words string, without Want) map[Setting]Want {
-	policy := Want{RefusedByAPIServer, words}
+// policyElse returns what a policy refuses with this message, and what comes of it without.
+func policyElse(refusal string, without Want) map[Setting]Want {
+	policy := Want{RefusedByAPIServer, refusal}
 	return map[Setting]Want{Both: policy, SealsAlone: without, PoliciesAlone: policy}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/clustertest"
 )
 
-// socketsVariable has Ascend's runtime mount the sockets of container runtimes, whatever its value.
+// socketsVariable has Ascend's runtime mount the sockets of container runtimes, at any value.
 const socketsVariable = "MOUNT_BY_RUNTIME_FOR_DP"
 
 // obeys returns what a vendor's runtime takes from an environment, as far as it asks for devices.

@@ -56,7 +56,7 @@ func exceptions() []*Attempt {
 				return Got{}, err
 			}
 			pod := s.pod("tolerant", 0)
-			pod.Spec.SchedulerName = "nobody"
+			pod.Spec.SchedulerName = absentScheduler
 			if pod, err = controller.CreatePod(ctx, pod); err != nil {
 				return Got{}, err
 			}
@@ -180,7 +180,7 @@ func createTolerant(key string, shape ...func(pod *corev1.Pod)) Try {
 			return Got{}, err
 		}
 		pod := s.pod("tolerant", 0)
-		pod.Spec.SchedulerName = "nobody"
+		pod.Spec.SchedulerName = absentScheduler
 		pod.Annotations = map[string]string{key: "true"}
 		for _, shape := range shape {
 			shape(pod)
@@ -222,7 +222,7 @@ func jobTolerates(ctx context.Context, s *Stage) (got Got, err error) {
 		return Got{}, err
 	}
 	pod := s.pod("tolerant", 0)
-	pod.Spec.SchedulerName, pod.Spec.RestartPolicy = "nobody", corev1.RestartPolicyNever
+	pod.Spec.SchedulerName, pod.Spec.RestartPolicy = absentScheduler, corev1.RestartPolicyNever
 	job, err := tenant.BatchV1().Jobs(s.namespace).Create(ctx, &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: "tolerant"},
 		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{

@@ -66,7 +66,7 @@ func dial(socket string) string {
 		"grep -qi 'unimplemented\\|unknown service'"
 }
 
-// unprivileged runs a command on the node forged as a user who is nobody there. It succeeds if the
+// unprivileged runs a command on the node forged as a user without rights there. It succeeds if the
 // command does.
 func (s *Stage) unprivileged(ctx context.Context, command string) (Got, error) {
 	said, err := s.asUser(ctx, forged, command)

@@ -57,7 +57,7 @@ func firewalls() []*Attempt {
 				RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),
 				Env:           []corev1.EnvVar{{Name: visibleDevices, Value: "all"}}}}
 		}},
-		{"firewall-env-beside", "sets it in a second container, beside one with a GPU", "second",
+		{"firewall-env-beside", "sets it in a second container, next to one with a GPU", "second",
 			func(pod *corev1.Pod) {
 				limits("main", 1)(pod)
 				second(pod)
@@ -93,16 +93,16 @@ func firewalls() []*Attempt {
 				if err != nil || got.Outcome != Succeeds {
 					return got, err
 				}
-				return s.asks(ctx, pod.Name, way.container)
+				return s.requests(ctx, pod.Name, way.container)
 			},
 			Off: Off{How: "the device firewall is off"},
 		})
 	}
 	attempts[0].Sample = true
-	const asks = "asks for devices that the container was not allocated"
+	const refusal = "asks for devices that the container was not allocated"
 	refused := func(id, what string, shape func(pod *corev1.Pod)) *Attempt {
 		return &Attempt{
-			ID: id, Who: Tenant, What: what, Defence: Firewall, Want: everywhere(RefusedByNode, asks),
+			ID: id, Who: Tenant, What: what, Defence: Firewall, Want: everywhere(RefusedByNode, refusal),
 			Try: func(ctx context.Context, s *Stage) (Got, error) {
 				tenant, err := s.tenant(ctx)
 				if err != nil {
@@ -182,5 +182,5 @@ func debugContainer(ctx context.Context, s *Stage) (Got, error) {
 	}); err != nil {
 		return Got{}, err
 	}
-	return s.asks(ctx, pod.Name, "debug")
+	return s.requests(ctx, pod.Name, "debug")
 }

@@ -85,7 +85,7 @@ func forgeries() []*Attempt {
 				text := pod.Annotations[deviceinfo.Annotation]
 				pod.Annotations[deviceinfo.Annotation] = strings.NewReplacer(`:`, " :\n\t", `,`, " ,\r\n").Replace(text)
 			}),
-		forge("create-bound-unknown", "creates such a pod, with fields in the allocation that nobody knows",
+		forge("create-bound-unknown", "creates such a pod, with unknown fields in the allocation",
 			func(_ *Stage, pod *corev1.Pod) {
 				text := pod.Annotations[deviceinfo.Annotation]
 				pod.Annotations[deviceinfo.Annotation] = `{"later":{"a":[1,{}]},` + text[1:]
@@ -174,7 +174,7 @@ func forgeries() []*Attempt {
 					pod.Annotations[deviceinfo.Annotation] = s.allocationOn(pod.Spec.NodeName, pod.Name, s.card)
 				})(ctx, s)
 			},
-			Off: Off{How: "no policies, no seals, nobody holds the device", Try: createForged(untouched)},
+			Off: Off{How: "no policies, no seals, no pod holds the device", Try: createForged(untouched)},
 		},
 		{
 			ID: "own-node", Who: Tenant, What: "creates a device pod with a node and without an allocation",
@@ -236,7 +236,7 @@ func startsOn(node int) Try {
 }
 
 // startsWithout makes a tenant create a device pod on a node whose kubelet counts devices that
-// nobody gives. It succeeds when the pod runs.
+// no plugin allocates. It succeeds when the pod runs.
 func startsWithout(node int) Try {
 	return func(ctx context.Context, s *Stage) (Got, error) {
 		patch := []byte(`{"status":{"capacity":{"nvidia.com/gpu":"8"},"allocatable":{"nvidia.com/gpu":"8"}}}`)

@@ -85,11 +85,11 @@ func annotates(node int, directory, key string, value func(s *Stage) string) Try
 		if err != nil || got.Outcome != Succeeds {
 			return got, err
 		}
-		carried, err := s.annotationOf(ctx, node, pod.Name, key)
-		if err != nil || carried == "" {
-			return Got{NoEffect, "the container does not carry the annotation"}, err
+		encoded, err := s.annotationOf(ctx, node, pod.Name, key)
+		if err != nil || encoded == "" {
+			return Got{NoEffect, "the container does not have the annotation"}, err
 		}
-		return Got{Succeeds, fmt.Sprintf("the container carries %d bytes of it", len(carried))}, nil
+		return Got{Succeeds, fmt.Sprintf("the container has %d bytes of it", len(encoded))}, nil
 	}
 }
 
@@ -103,7 +103,7 @@ func names(node *corev1.Node, resource corev1.ResourceName) bool {
 	return err == nil && inventory.Allocatable[name] > 0
 }
 
-// annotationOf returns an annotation that the first container of a pod carries in the runtime.
+// annotationOf returns an annotation that the first container of a pod has in the runtime.
 func (s *Stage) annotationOf(ctx context.Context, node int, name, key string) (string, error) {
 	pod, err := s.admin.CoreV1().Pods(s.namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {

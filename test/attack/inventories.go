@@ -72,7 +72,7 @@ func inventories() []*Attempt {
 			annotateHolders(`[{"uid":"u",`+
 				`"namespace":"n","name":"p","containers":{"main":["`+string(cardOf(reservedCard))+`"]}}]`)),
 		labelled("holders-garbage", "writes in that annotation what is not JSON", annotateHolders(`{{`), "status"),
-		labelled("replacements-forged", "asks in a node's name for other devices for a pod",
+		labelled("replacements-forged", "requests other devices for a pod in a node's name",
 			annotateWith(deviceinfo.ReplacementsAnnotation,
 				`{"version":1,"pods":[{"uid":"u","containers":["main"]}]}`)),
 		labelled("required-plugin-forged", "says in a node's name that its runtime requires kubecri of device pods",
@@ -143,7 +143,7 @@ func (s *Stage) changeNode(ctx context.Context, client *kube.Client, node string
 	if got, refused, err := refusal(err); refused || err != nil {
 		return got, err
 	}
-	// kubecri undoes it within moments.
+	// kubecri undoes it at once.
 	ctx, cancel := context.WithTimeout(ctx, undoLimit)
 	defer cancel()
 	_, err = s.admin.AwaitNode(ctx, node, "to have its inventory back", func(now *corev1.Node) bool {

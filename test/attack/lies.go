@@ -23,8 +23,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/observe"
 )
 
-// lie is what a kubelet says of its own node, where nobody contradicts: annotations, and counts of
-// resources in the node's status.
+// lie is what a kubelet says of its own node, which no other component checks: annotations, and
+// counts of resources in the node's status.
 type lie struct {
 	annotations map[string]string
 	counts      map[corev1.ResourceName]string
@@ -32,7 +32,7 @@ type lie struct {
 
 // lies are attempts with the credentials of a kubelet to harm others by what it says of its own
 // node, which no policy refuses. Without the defence, which has no switch, others would be as badly
-// off everywhere as whoever is sent to that node.
+// off everywhere as the pods on that node.
 func lies() []*Attempt {
 	const foreign = "attack.example/hca"
 	toGhost := "the pod is sent to the node that lies"
@@ -106,7 +106,7 @@ func (s *Stage) requesting(name corev1.ResourceName) *corev1.Pod {
 	return clustertest.IdlePod(s.namespace, "other", map[corev1.ResourceName]int64{name: 1})
 }
 
-// onGhost lets a pod go to the ghost alone, whatever is wrong with that.
+// onGhost lets a pod go to the ghost alone, with all its taints tolerated.
 func onGhost(pod *corev1.Pod) *corev1.Pod {
 	return tolerant(clustertest.On(ghost, pod))
 }
@@ -124,7 +124,7 @@ func waitingForTheBest(args ...string) Try {
 			return Got{}, err
 		}
 		defer func() { err = errors.Join(err, scheduler.Kill9(context.WithoutCancel(ctx))) }()
-		pod, err := s.admin.CreatePod(ctx, s.asked(s.pod("other", 4)))
+		pod, err := s.admin.CreatePod(ctx, s.forOwnScheduler(s.pod("other", 4)))
 		if err != nil {
 			return Got{}, err
 		}
@@ -319,7 +319,7 @@ func (s *Stage) boundWithin(ctx context.Context, pod *corev1.Pod, limit time.Dur
 	return got, err
 }
 
-// unserved returns that an attempt succeeds if the scheduler says that nobody serves what a pod
+// unserved returns that an attempt succeeds if the scheduler says that no plugin serves what a pod
 // requests.
 func unserved(got Got, err error) (Got, error) {
 	if got.Outcome == RefusedByScheduler && strings.Contains(got.Words, "no device scheduler") {

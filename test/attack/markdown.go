@@ -28,14 +28,14 @@ own defence switched off, and must succeed there: one that cannot succeed proves
 | scheduler | the pod waits, and its event says why |
 | node | the node refuses it; where it is a container, the pod's events say why |
 | program | the program that is called refuses it |
-| no effect | nobody refuses it, and the attacker has nothing of it |
+| no effect | it is not refused, and the attacker gains nothing |
 | **open** | it succeeds: in this run, the defence is not there |
 
 The attempts of a table that says so are made in both [modes of kubecri](fronts.md). Where the outcome with NRI differs,
 it stands behind that of the proxy. What a container gets is read from the config.json that the OCI runtime got.
 
 Three outcomes, with a slash in between, are those with policies and seals, with seals alone, and with policies alone;
-one is the same in all three. Below them are words of the refusals. The last column says what is switched off for the
+one is the same in all three. Below them is the text of the refusals. The last column says what is switched off for the
 attempt to succeed; where it is empty, that is a cluster without policies and seals.
 `
 
@@ -106,7 +106,7 @@ var short = map[Outcome]string{
 // modeNames are kubecri's modes as the page calls them.
 var modeNames = map[cluster.Mode]string{cluster.ModeCRI: "proxy", cluster.ModeNRI: "NRI"}
 
-// outcomes returns the attempt's outcomes by setting, and the words of its refusals, once for each
+// outcomes returns the attempt's outcomes by setting, and the text of its refusals, once for each
 // mode in which they differ.
 func (a *Attempt) outcomes() string {
 	var texts []string

@@ -18,7 +18,7 @@ import (
 // others are attempts of a container that requests another resource of the vendor, which a plugin
 // gives by the kubelet: that exempts what the plugin gives, and nothing else.
 func others() []*Attempt {
-	const asks = "asks for devices that the container was not allocated"
+	const refusal = "asks for devices that the container was not allocated"
 	nvidias := lastOf(visibleDevices, "", "void", "none")
 	annotation := func(value string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) { pod.Annotations = map[string]string{"cdi.k8s.io/mine": value} }
@@ -32,12 +32,12 @@ func others() []*Attempt {
 	return append([]*Attempt{
 		attempt("firewall-other-env", "sets "+visibleDevices+" and requests another resource of the vendor",
 			Want{Outcome: NoEffect}, env("all"), nvidias),
-		attempt("firewall-other-image", "runs an image that has it, and sets it, beside such a request",
+		attempt("firewall-other-image", "runs an image that has it, and sets it, with such a request",
 			Want{Outcome: NoEffect}, func(pod *corev1.Pod) {
 				of(imageVariable)(pod)
 				env("all")(pod)
 			}, nvidias),
-		attempt("firewall-other-channels", "sets NVIDIA_IMEX_CHANNELS beside such a request",
+		attempt("firewall-other-channels", "sets NVIDIA_IMEX_CHANNELS with such a request",
 			Want{Outcome: NoEffect}, func(pod *corev1.Pod) {
 				pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "NVIDIA_IMEX_CHANNELS", Value: "0,1"}}
 			}, lastOf("NVIDIA_IMEX_CHANNELS", "", "void")),
@@ -45,10 +45,10 @@ func others() []*Attempt {
 			Want{Outcome: NoEffect}, func(pod *corev1.Pod) {
 				pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "NVIDIA_MIG_CONFIG_DEVICES", Value: "all"}}
 			}, lastOf("NVIDIA_MIG_CONFIG_DEVICES", "")),
-		attempt("firewall-other-cdi", "names a CDI device in an annotation beside such a request",
-			Want{RefusedByNode, asks}, annotation("nvidia.com/gpu=0"), nil),
-		attempt("firewall-other-mount", "mounts /dev/null at the list of devices beside such a request",
-			Want{RefusedByNode, asks}, func(pod *corev1.Pod) {
+		attempt("firewall-other-cdi", "names a CDI device in an annotation with such a request",
+			Want{RefusedByNode, refusal}, annotation("nvidia.com/gpu=0"), nil),
+		attempt("firewall-other-mount", "mounts /dev/null at the list of devices with such a request",
+			Want{RefusedByNode, refusal}, func(pod *corev1.Pod) {
 				pod.Spec.Volumes = []corev1.Volume{{Name: "null", VolumeSource: corev1.VolumeSource{
 					HostPath: &corev1.HostPathVolumeSource{Path: "/dev/null"}}}}
 				pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "null",
@@ -57,7 +57,7 @@ func others() []*Attempt {
 	}, &Attempt{
 		ID: "firewall-variables-cdi", Who: Tenant, Defence: Firewall,
 		What: "names one of the CDI devices by which kubecri itself sets variables, in an annotation",
-		Want: everywhere(RefusedByNode, asks), Off: Off{How: "the device firewall is off"},
+		Want: everywhere(RefusedByNode, refusal), Off: Off{How: "the device firewall is off"},
 		Try: runsWith(annotation("kubedevice.io/variables=mine"), nil),
 	})
 }

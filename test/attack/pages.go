@@ -26,7 +26,7 @@ func pages() []*Attempt {
 	api := "https://127.0.0.1:" + apiPort + schedulerapi.NodesPath
 	return []*Attempt{
 		{
-			ID: "api-anonymous", Who: Nobody, What: "reads the scheduler's API without credentials",
+			ID: "api-anonymous", Who: Anonymous, What: "reads the scheduler's API without credentials",
 			Defence: Rights, Want: everywhere(RefusedByProgram, "40"), Sample: true,
 			Try: func(ctx context.Context, s *Stage) (Got, error) { return s.read(ctx, nil, api) },
 			Off: Off{How: "everybody is bound to the role that may read it", Try: func(ctx context.Context,
@@ -84,7 +84,7 @@ func pages() []*Attempt {
 			}},
 		},
 		{
-			ID: "metrics-scheduler", Who: Nobody, What: "reads the scheduler's metrics without credentials",
+			ID: "metrics-scheduler", Who: Anonymous, What: "reads the scheduler's metrics without credentials",
 			Defence: Rights, Want: everywhere(RefusedByProgram, "40"),
 			Try: func(ctx context.Context, s *Stage) (Got, error) { return s.read(ctx, nil, schedulerMetrics) },
 			Off: Off{How: "everybody may read them", Try: func(ctx context.Context, s *Stage) (Got, error) {
@@ -102,7 +102,7 @@ func pages() []*Attempt {
 			}},
 		},
 		{
-			ID: "metrics-node", Who: Nobody, What: "reads kubecri's metrics over the network", Defence: Loopback,
+			ID: "metrics-node", Who: Anonymous, What: "reads kubecri's metrics over the network", Defence: Loopback,
 			Want: everywhere(RefusedByProgram, "refused"),
 			Try: func(ctx context.Context, s *Stage) (Got, error) {
 				return s.readOverNetwork(ctx, nil, scheduled, "http://"+s.node(forged).IP+nodeMetrics)

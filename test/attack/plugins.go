@@ -35,7 +35,7 @@ func plugins() []*Attempt {
 	for i := range many {
 		many[i] = fakeplugin.Device(fmt.Sprintf("d%d", i))
 	}
-	list := func(id, what, words string, devices ...*pluginapi.Device) *Attempt {
+	list := func(id, what, refusal string, devices ...*pluginapi.Device) *Attempt {
 		try := func(directory string) Try {
 			return func(ctx context.Context, s *Stage) (Got, error) {
 				stop, err := s.serve(ctx, directory, s.resource()+".sock", devices...)
@@ -46,12 +46,12 @@ func plugins() []*Attempt {
 				if got, err := s.register(ctx, directory, s.resource()+".sock"); err != nil || got.Outcome != "" {
 					return got, err
 				}
-				return s.offered(ctx, words)
+				return s.offered(ctx, refusal)
 			}
 		}
 		return &Attempt{
 			ID: id, Who: Plugin, What: what, Defence: Checks, Try: try(atKubecri),
-			Want: everywhere(RefusedByNode, words), Off: Off{How: "at the kubelet's own socket", Try: try(atKubelet)},
+			Want: everywhere(RefusedByNode, refusal), Off: Off{How: "at the kubelet's own socket", Try: try(atKubelet)},
 		}
 	}
 	outside := func(directory string) Try {
@@ -174,8 +174,8 @@ func (s *Stage) registerAs(ctx context.Context, node int, directory, endpoint, r
 }
 
 // offered waits until the node forged counts devices of the attempt's resource, or kubecri says
-// with these words why it does not.
-func (s *Stage) offered(ctx context.Context, words string) (got Got, err error) {
+// with this refusal why it does not.
+func (s *Stage) offered(ctx context.Context, refusal string) (got Got, err error) {
 	err = wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
 		node, err := s.admin.CoreV1().Nodes().Get(ctx, s.node(forged).Name, metav1.GetOptions{})
 		if err != nil {
@@ -188,7 +188,7 @@ func (s *Stage) offered(ctx context.Context, words string) (got Got, err error) 
 		}
 		content, err := s.node(forged).Get(ctx, "/readyz")
 		for line := range strings.Lines(content) {
-			if strings.Contains(line, s.resource()) && strings.Contains(line, words) {
+			if strings.Contains(line, s.resource()) && strings.Contains(line, refusal) {
 				got = Got{RefusedByNode, line}
 				return true, nil
 			}

@@ -24,10 +24,10 @@ func quotas() []*Attempt {
 	const missing = "are missing"
 	var attempts []*Attempt
 	for _, way := range []struct {
-		id, what, words string
-		requests        string // the annotation
-		shape           func(pod *corev1.Pod)
-		allowed         int // what the limits count
+		id, what, refusal string
+		requests          string // the annotation
+		shape             func(pod *corev1.Pod)
+		allowed           int // what the limits count
 	}{
 		{"quota-annotation", "requests 3 GPUs in the annotation and 1 in the limits", missing,
 			forMain(cards("a", "b", "c")), nil, 1},
@@ -69,7 +69,7 @@ func quotas() []*Attempt {
 		}
 		attempts = append(attempts, &Attempt{
 			ID: way.id, Who: Tenant, What: way.what, Defence: Quota, Try: try(true),
-			Want: everywhere(RefusedByScheduler, way.words), Off: Off{How: "the namespace has no quota",
+			Want: everywhere(RefusedByScheduler, way.refusal), Off: Off{How: "the namespace has no quota",
 				Try: try(false)},
 		})
 	}

@@ -136,8 +136,8 @@ func (s *Stage) laterOf(own holder) (map[string]string, error) {
 	return map[string]string{deviceinfo.Annotation: annotation, seal.Annotation: sealed}, err
 }
 
-// replace lets the device of a pod fail, waits until the pod has another one, and mends the device.
-// It returns the pod as it is then.
+// replace lets the device of a pod fail, waits until the pod has another one, and repairs the
+// device. It returns the pod as it is then.
 func (s *Stage) replace(ctx context.Context, own holder) (now *corev1.Pod, err error) {
 	node := s.node(scheduled).Name
 	if err := s.setHealth(own.device); err != nil {

@@ -21,22 +21,22 @@ import (
 
 // restored are attempts with an image that is a checkpoint: the runtime restores it in the
 // attacker's pod, with the annotations that the image has, and then the node loses its record of
-// who was granted what. Here the runtime is asked to create such a container.
+// who was granted what. Here the runtime gets a call to create such a container.
 func restored() []*Attempt {
 	const forgedMAC = "is not this node's for this pod and container"
 	var attempts []*Attempt
 	for _, way := range []struct {
-		id, what, words string
-		carry           carry
+		id, what, refusal string
+		encode            encode
 	}{
-		{"restored-copy", "what another pod's container carries", forgedMAC,
-			func(ctx context.Context, s *Stage, _ *corev1.Pod) (string, error) { return s.carriedOn(ctx, scheduled) }},
-		{"restored-other-node", "what a container of another node carries", forgedMAC,
-			func(ctx context.Context, s *Stage, _ *corev1.Pod) (string, error) { return s.carriedOn(ctx, forged) }},
-		{"restored-changed", "what another pod's container carries, with another device in it", forgedMAC,
+		{"restored-copy", "the annotation of another pod's container", forgedMAC,
+			func(ctx context.Context, s *Stage, _ *corev1.Pod) (string, error) { return s.encodedOn(ctx, scheduled) }},
+		{"restored-other-node", "the annotation of a container of another node", forgedMAC,
+			func(ctx context.Context, s *Stage, _ *corev1.Pod) (string, error) { return s.encodedOn(ctx, forged) }},
+		{"restored-changed", "the annotation of another pod's container, with another device in it", forgedMAC,
 			func(ctx context.Context, s *Stage, _ *corev1.Pod) (string, error) {
-				carried, err := s.carriedOn(ctx, scheduled)
-				return strings.Replace(carried, "gpu/gpu-", "gpu/gpu-1", 1), err
+				encoded, err := s.encodedOn(ctx, scheduled)
+				return strings.Replace(encoded, "gpu/gpu-", "gpu/gpu-1", 1), err
 			}},
 		{"restored-unsigned", "a device without a signature, as an earlier release wrote it",
 			"has no signature of this node",
@@ -45,10 +45,10 @@ func restored() []*Attempt {
 			}},
 	} {
 		attempts = append(attempts, &Attempt{
-			ID: way.id, Who: Tenant, What: "restores a checkpoint image that has " + way.what, Defence: MAC,
+			ID: way.id, Who: Tenant, What: "restores a checkpoint image with " + way.what, Defence: MAC,
 			// With NRI, kubecri reads config.json, where the runtime puts no annotation of an
 			// image.
-			Modes: proxyAlone, Alone: true, Want: everywhere(RefusedByNode, way.words), Try: restore(way.carry),
+			Modes: proxyAlone, Alone: true, Want: everywhere(RefusedByNode, way.refusal), Try: restore(way.encode),
 			Off: Off{How: "what the image has is signed with the node's key", Try: restore(signed)},
 		})
 	}
@@ -56,12 +56,13 @@ func restored() []*Attempt {
 	return attempts
 }
 
-// carry returns what the container of an attacker's pod carries in the runtime.
-type carry func(ctx context.Context, s *Stage, pod *corev1.Pod) (string, error)
+// encode returns the encoded allocation that the container of an attacker's pod gets in the
+// runtime.
+type encode func(ctx context.Context, s *Stage, pod *corev1.Pod) (string, error)
 
-// restore has a container in the attacker's pod that carries something, lets the node lose its
+// restore has a container in the attacker's pod that has such an annotation, lets the node lose its
 // record, and finds out whether the node takes the pod for one that was granted devices.
-func restore(carry carry) Try {
+func restore(encode encode) Try {
 	return func(ctx context.Context, s *Stage) (got Got, err error) {
 		tenant, err := s.tenant(ctx)
 		if err != nil {
@@ -72,14 +73,14 @@ func restore(carry carry) Try {
 		if err != nil {
 			return Got{}, err
 		}
-		carried, err := carry(ctx, s, pod)
+		encoded, err := encode(ctx, s, pod)
 		if err != nil {
 			return Got{}, err
 		}
 		if err := node.Kubecri.Kill9(ctx); err != nil {
 			return Got{}, err
 		}
-		err = errors.Join(node.CreateBeside(ctx, pod, "restored", map[string]string{grants.Annotation: carried}),
+		err = errors.Join(node.CreateInSandbox(ctx, pod, "restored", map[string]string{grants.Annotation: encoded}),
 			os.Remove(filepath.Join(node.Var(), "lib", "kubedevice", "grants")))
 		if err := errors.Join(err, node.Kubecri.Start()); err != nil {
 			return Got{}, err
@@ -107,9 +108,9 @@ func restore(carry carry) Try {
 	}
 }
 
-// carriedOn runs a pod of somebody else's with a device on a node, and returns what its container
-// carries.
-func (s *Stage) carriedOn(ctx context.Context, index int) (string, error) {
+// encodedOn runs a pod of somebody else's with a device on a node, and returns what its container
+// contains.
+func (s *Stage) encodedOn(ctx context.Context, index int) (string, error) {
 	node := s.node(index)
 	pod, err := s.admin.RunPod(ctx, tolerant(clustertest.On(node.Name, s.pod("other", 1))))
 	if err != nil {
@@ -118,8 +119,8 @@ func (s *Stage) carriedOn(ctx context.Context, index int) (string, error) {
 	return s.annotationOf(ctx, index, pod.Name, grants.Annotation)
 }
 
-// signed returns what a container of the pod would carry if it had been granted a device that
-// nobody has, signed with a copy of the key of the node scheduled.
+// signed returns what a container of the pod would contain if it had been granted a free
+// device, signed with a copy of the key of the node scheduled.
 func signed(ctx context.Context, s *Stage, pod *corev1.Pod) (string, error) {
 	node := s.node(scheduled)
 	const key = "grant-key"
@@ -135,7 +136,7 @@ func signed(ctx context.Context, s *Stage, pod *corev1.Pod) (string, error) {
 		Path: filepath.Join(dir, "grants"), Node: node.Name, Runtime: noContainers{},
 		Pods: pods.NewRegistry(0),
 	})
-	defer checkpoint.Close() //nolint:errcheck // a copy that nobody needs
+	defer checkpoint.Close() //nolint:errcheck // an unused copy
 	if err := checkpoint.Reconcile(ctx); err != nil {
 		return "", err
 	}

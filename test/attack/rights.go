@@ -179,8 +179,8 @@ func called(err error) (Got, error) {
 func kubeletRights() []*Attempt {
 	var attempts []*Attempt
 	for _, right := range []struct {
-		id, what, words string
-		call            func(ctx context.Context, kubelet *kube.Client, pod *corev1.Pod) error
+		id, what, refusal string
+		call              func(ctx context.Context, kubelet *kube.Client, pod *corev1.Pod) error
 	}{
 		{"kubelet-delete-pod", "deletes a pod of another node", "can only delete pods",
 			func(ctx context.Context, kubelet *kube.Client, pod *corev1.Pod) error {
@@ -204,7 +204,7 @@ func kubeletRights() []*Attempt {
 				if err != nil {
 					return Got{}, err
 				}
-				// The API server notices after a moment which nodes a Secret belongs to.
+				// The API server notices only after some time which nodes a Secret belongs to.
 				var got Got
 				err = wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
 					got, err = called(right.call(ctx, kubelet, pod))
@@ -215,7 +215,7 @@ func kubeletRights() []*Attempt {
 		}
 		attempts = append(attempts, &Attempt{
 			ID: right.id, Who: Kubelet, What: right.what, Defence: Rights,
-			Want: everywhere(RefusedByAPIServer, right.words),
+			Want: everywhere(RefusedByAPIServer, right.refusal),
 			Try:  on(func(s *Stage) string { return s.node(forged).Name }),
 			Off:  Off{How: "it is a pod of its own node", Try: on(func(*Stage) string { return ghost })},
 		})
@@ -260,5 +260,5 @@ func (s *Stage) makeGhost(ctx context.Context) error {
 	return err
 }
 
-// anyRight is one that nobody has but administrators.
+// anyRight is one that only administrators have.
 var anyRight = authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"}

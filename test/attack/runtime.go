@@ -31,7 +31,7 @@ const (
 // restores are attempts to have a pod restored from a checkpoint, with the devices that are in
 // there. The kubelet's call is made in its place.
 func restores() []*Attempt {
-	ask := func(gpus int64, node int, socketOf func(s *Stage) string) Try {
+	call := func(gpus int64, node int, socketOf func(s *Stage) string) Try {
 		return func(ctx context.Context, s *Stage) (Got, error) {
 			tenant, err := s.tenant(ctx)
 			if err != nil {
@@ -67,7 +67,7 @@ func restores() []*Attempt {
 	return []*Attempt{
 		{
 			ID: "restore-pod", Who: Tenant, What: "has its pod restored from a checkpoint, which brings devices",
-			Defence: Firewall, Try: ask(0, scheduled, (*Stage).kubeletSocket),
+			Defence: Firewall, Try: call(0, scheduled, (*Stage).kubeletSocket),
 			Want: everywhere(RefusedByNode, "a pod cannot be restored on a node with devices"),
 			NRI:  everywhere(Succeeds, ""), // NRI has no such event
 			Off:  Off{How: "the device firewall is off"},
@@ -75,11 +75,11 @@ func restores() []*Attempt {
 		{
 			ID: "restore-device-pod", Who: Tenant,
 			What:    "has its pod restored which holds a device, and whose processes know another one",
-			Defence: Checks, Try: ask(1, scheduled, (*Stage).kubeletSocket),
+			Defence: Checks, Try: call(1, scheduled, (*Stage).kubeletSocket),
 			Want: everywhere(RefusedByNode, "a pod that requests devices cannot be restored"),
 			NRI:  everywhere(Succeeds, ""), // NRI has no such event
 			Off: Off{How: "the kubelet calls the runtime without kubecri",
-				Try: ask(1, scheduled, func(*Stage) string { return containerdSocket })},
+				Try: call(1, scheduled, func(*Stage) string { return containerdSocket })},
 		},
 	}
 }
@@ -120,7 +120,7 @@ func growths() []*Attempt {
 			"20 KiB", perPod),
 		Want: everywhere(NoEffect, "of 4194304"),
 		Try:  func(ctx context.Context, s *Stage) (Got, error) { return s.lists(ctx, false) },
-		Off: Off{How: "each container carries the annotation, as an earlier release made it",
+		Off: Off{How: "each container has the annotation, as an earlier release made it",
 			Try: func(ctx context.Context, s *Stage) (Got, error) { return s.lists(ctx, true) }},
 	}}
 }
@@ -144,7 +144,7 @@ func (s *Stage) lists(ctx context.Context, earlier bool) (Got, error) {
 		return Got{}, err
 	}
 	if earlier {
-		if err := node.CreateBeside(ctx, pod, "earlier", map[string]string{
+		if err := node.CreateInSandbox(ctx, pod, "earlier", map[string]string{
 			grants.Annotation: padded + pod.Annotations[deviceinfo.Annotation][1:],
 		}); err != nil {
 			return Got{}, err

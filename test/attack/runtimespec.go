@@ -79,10 +79,10 @@ func (s *Stage) runtimeSpecOf(ctx context.Context, name, container string) (*run
 	return nil, fmt.Errorf("pod %s is on node %q, which the cluster does not have", name, pod.Spec.NodeName)
 }
 
-// asks returns whether a running container asks NVIDIA's runtime for devices: it succeeds by the
-// last value of the variable in config.json, which that runtime obeys (nvidia-container-toolkit,
-// internal/config/image).
-func (s *Stage) asks(ctx context.Context, name, container string) (Got, error) {
+// requests returns whether a running container requests devices from NVIDIA's runtime: it succeeds
+// by the last value of the variable in config.json, which that runtime obeys
+// (nvidia-container-toolkit, internal/config/image).
+func (s *Stage) requests(ctx context.Context, name, container string) (Got, error) {
 	spec, err := s.runtimeSpecOf(ctx, name, container)
 	if err != nil {
 		return Got{}, err

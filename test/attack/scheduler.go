@@ -26,9 +26,9 @@ import (
 // ownSchedulerPort is where a scheduler serves that an attempt starts for itself.
 const ownSchedulerPort = 10280
 
-// startScheduler starts one more of our schedulers, with further arguments, for the pods that ask
-// for it by the attempt's ID; see asked. It has the cluster's plugins and those of the files. Of
-// attempts that start one, none may be made at the same time. The caller kills it.
+// startScheduler starts one more of our schedulers, with further arguments, for the pods that name
+// it by the attempt's ID; see forOwnScheduler. It has the cluster's plugins and those of the files.
+// Of attempts that start one, none may be made at the same time. The caller kills it.
 func (s *Stage) startScheduler(ctx context.Context, plugins map[string]string, args ...string) (*cluster.Component,
 	error) {
 	dir := filepath.Join(s.run.dir, s.attempt.ID)
@@ -58,7 +58,7 @@ func (s *Stage) startScheduler(ctx context.Context, plugins map[string]string, a
 	if err := scheduler.Start(); err != nil {
 		return nil, err
 	}
-	ready := s.asked(clustertest.IdlePod(s.namespace, "ready", nil))
+	ready := s.forOwnScheduler(clustertest.IdlePod(s.namespace, "ready", nil))
 	created, err := s.admin.CreatePod(ctx, ready)
 	if err == nil {
 		_, err = s.admin.AwaitPod(ctx, created, "to be scheduled by a scheduler that starts", kube.Scheduled)
@@ -69,8 +69,8 @@ func (s *Stage) startScheduler(ctx context.Context, plugins map[string]string, a
 	return scheduler, nil
 }
 
-// asked returns a pod of the node scheduled that asks for the attempt's own scheduler.
-func (s *Stage) asked(pod *corev1.Pod) *corev1.Pod {
+// forOwnScheduler returns a pod of the node scheduled that names the attempt's own scheduler.
+func (s *Stage) forOwnScheduler(pod *corev1.Pod) *corev1.Pod {
 	pod.Spec.SchedulerName = s.attempt.ID
 	return clustertest.On(s.node(scheduled).Name, pod)
 }
@@ -102,7 +102,7 @@ func (s *Stage) holdsUp(ctx context.Context, scheduler *cluster.Component) (Got,
 	limited, cancel := context.WithTimeout(ctx, delayLimit)
 	defer cancel()
 	for name, gpus := range map[string]int64{"plain": 0, "with-gpu": 1} {
-		created, err := s.admin.CreatePod(ctx, s.asked(s.pod(name, gpus)))
+		created, err := s.admin.CreatePod(ctx, s.forOwnScheduler(s.pod(name, gpus)))
 		if err != nil {
 			return Got{}, err
 		}

@@ -34,8 +34,8 @@ type forger func(ctx context.Context, s *Stage, claimed seal.Decision) (string, 
 func seals() []*Attempt {
 	var attempts []*Attempt
 	for _, forgery := range []struct {
-		id, what, words string
-		forge           forger
+		id, what, refusal string
+		forge             forger
 	}{
 		{"seal-garbage", "any text for a seal", "is no JWS",
 			func(context.Context, *Stage, seal.Decision) (string, error) { return "sealed", nil }},
@@ -123,7 +123,7 @@ func seals() []*Attempt {
 	} {
 		attempts = append(attempts, &Attempt{
 			ID: forgery.id, Who: Controller, What: "binds a pod with an allocation and " + forgery.what, Defence: Seals,
-			Want: policyElse(maySend, Want{RefusedByNode, forgery.words}),
+			Want: policyElse(maySend, Want{RefusedByNode, forgery.refusal}),
 			Try: bindForged(func(ctx context.Context, s *Stage, client *kube.Client, pod *corev1.Pod) error {
 				text, err := forgery.forge(ctx, s, s.claim(pod))
 				if err != nil {
@@ -146,7 +146,7 @@ func seals() []*Attempt {
 		},
 		&Attempt{
 			ID: "seal-replayed", Who: Tenant,
-			What:    "creates a pod of the same name anew, with the allocation and the seal that the first one had",
+			What:    "creates a pod of the same name again, with the allocation and the seal of the first one",
 			Defence: Seals, Want: policyElse("only the device scheduler may write", Want{RefusedByNode,
 				"the seal is for pod"}),
 			Try: replay("victim"), Alone: true,

@@ -20,7 +20,7 @@ import (
 // Setting is how a cluster is defended.
 type Setting string
 
-// The settings. Bare has no policies and no seals, and whatever else can be switched off is off.
+// The settings. Bare has no policies and no seals, and every other switch is off, too.
 const (
 	Both          Setting = "policies and seals"
 	SealsAlone    Setting = "seals alone"

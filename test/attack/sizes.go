@@ -173,7 +173,7 @@ func (s *Stage) unbounded(ctx context.Context, list []*corev1.Pod, answer bool) 
 	if _, err := tenant.RunPod(ctx, tolerant(clustertest.On(node.Name, greedy))); err != nil {
 		return Got{}, err
 	}
-	return s.asks(ctx, greedy.Name, "main")
+	return s.requests(ctx, greedy.Name, "main")
 }
 
 // awaitEmpty removes what the attempt before has left on the node unbounded, and waits until

@@ -19,10 +19,10 @@ import (
 func spellings() []*Attempt {
 	var attempts []*Attempt
 	for _, spelling := range []struct {
-		id, what, words string
-		how             func(text string) string
+		id, what, refusal string
+		how               func(text string) string
 	}{
-		{"spell-capitals", "writes the words of an allocation in capitals", noSeal, func(text string) string {
+		{"spell-capitals", "writes an allocation in capitals", noSeal, func(text string) string {
 			return strings.NewReplacer("allocatefrom", "ALLOCATEFROM", "devrequests", "DEVREQUESTS").Replace(text)
 		}},
 		{"spell-mixed-case", "writes them in mixed case", noSeal, func(text string) string {
@@ -46,7 +46,7 @@ func spellings() []*Attempt {
 			Try: createForged(func(s *Stage, pod *corev1.Pod) {
 				pod.Annotations[deviceinfo.Annotation] = spelling.how(s.allocation(pod.Name))
 			}),
-			Want: policyElse(mayWrite, Want{RefusedByNode, spelling.words}),
+			Want: policyElse(mayWrite, Want{RefusedByNode, spelling.refusal}),
 			Off: Off{
 				How: "the text is read by encoding/json, which takes it for an allocation",
 				Try: func(_ context.Context, s *Stage) (Got, error) {
@@ -66,7 +66,7 @@ func spellings() []*Attempt {
 	}
 	return append(attempts,
 		escape("spell-escaped-letter", "writes one word of an allocation with an escaped letter", "allocatefrom"),
-		escape("spell-escaped", "writes all its words in escaped letters", "allocatefrom", "devrequests", "nodename"),
+		escape("spell-escaped", "writes all its names in escaped letters", "allocatefrom", "devrequests", "nodename"),
 	)
 }
 

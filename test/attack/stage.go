@@ -28,8 +28,8 @@ import (
 // Try makes an attempt on a stage.
 type Try func(ctx context.Context, s *Stage) (Got, error)
 
-// Stage is what one attempt finds: a cluster, a namespace of its own, and a device that nobody was
-// given. It is used by one goroutine.
+// Stage is what one attempt finds: a cluster, a namespace of its own, and a free device.
+// It is used by one goroutine.
 type Stage struct {
 	run     *run
 	cluster *cluster.Cluster
@@ -47,6 +47,9 @@ type Stage struct {
 
 // node returns one of the cluster's nodes.
 func (s *Stage) node(index int) *cluster.Node { return s.cluster.Nodes[index] }
+
+// absentScheduler is the name of a scheduler that does not run.
+const absentScheduler = "absent"
 
 // request is what the allocations of forged pods are for.
 const request types.ResourceName = "resource/group/gpugrp1/A/gpugrp0/B/gpu/0/cards"
@@ -93,7 +96,7 @@ func tolerant(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// forgedPod returns a pod that is bound to the node forged by its own word and carries an
+// forgedPod returns a pod that is bound to the node forged by its own spec and has an
 // annotation there that gives it the stage's device.
 func (s *Stage) forgedPod() *corev1.Pod {
 	pod := s.pod("forged", 1)
@@ -102,10 +105,10 @@ func (s *Stage) forgedPod() *corev1.Pod {
 	return pod
 }
 
-// unscheduledPod returns a pod that requests a GPU and waits for whoever binds it.
+// unscheduledPod returns a pod that requests a GPU and that no scheduler binds.
 func (s *Stage) unscheduledPod() *corev1.Pod {
 	pod := s.pod("forged", 1)
-	pod.Spec.SchedulerName = "nobody"
+	pod.Spec.SchedulerName = absentScheduler
 	return pod
 }
 
@@ -212,7 +215,7 @@ func (s *Stage) victimThat(ctx context.Context, annotations map[string]string) (
 		return holder{}, err
 	}
 	if len(seen.Chosen) != 1 || !slices.Equal(seen.Chosen, seen.Visible) {
-		return holder{}, fmt.Errorf("the victim was given %q and has %q", seen.Chosen, seen.Visible)
+		return holder{}, fmt.Errorf("the victim was allocated %q and has %q", seen.Chosen, seen.Visible)
 	}
 	return holder{pod, seen.Chosen[0], types.ResourceName(seen.Paths[0])}, nil
 }
@@ -254,7 +257,7 @@ func passing(refusal string) bool {
 	return slices.ContainsFunc([]string{
 		"is not known", "are not known", "unresolvable CDI devices kubedevice.io",
 		"have not answered yet", "are still being looked at", "has not decided in the time",
-	}, func(words string) bool { return strings.Contains(refusal, words) })
+	}, func(part string) bool { return strings.Contains(refusal, part) })
 }
 
 // visible returns the devices that a container can open, by ID.
@@ -281,7 +284,7 @@ func (s *Stage) visible(ctx context.Context, pod *corev1.Pod, container string) 
 	return seen.Visible, nil
 }
 
-// asUser runs a shell command on a node as a user that is nobody there, and returns what it says.
+// asUser runs a shell command on a node as a user without rights there, and returns what it says.
 func (s *Stage) asUser(ctx context.Context, node int, command string) (string, error) {
 	var said bytes.Buffer
 	err := s.node(node).Sandbox().Run(ctx, sandbox.Command{

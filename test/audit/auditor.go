@@ -17,9 +17,9 @@ import (
 const (
 	// auditInterval is how often running processes are read from the kernel.
 	auditInterval = 100 * time.Millisecond
-	// startTime is how long the start of a container may take from its first moment on. The runtime
+	// startTime is how long the start of a container may take from its beginning. The runtime
 	// takes a container back whose start is cut off, as it is when kubecri is killed while it
-	// carries the call: nobody knew that it ran. That takes some tenths of a second.
+	// forwards the call: the kubelet did not know that it ran. That takes some tenths of a second.
 	startTime = 5 * time.Second
 )
 
@@ -30,7 +30,7 @@ type Auditor struct {
 	running func() (map[string]Container, error)
 	now     func() time.Time
 
-	// reading is held by whoever reads from the kernel, so that no answer is taken for a later one.
+	// looking is held while the kernel is read, so that no answer is taken for a later one.
 	looking sync.Mutex
 
 	mu      sync.Mutex
@@ -142,7 +142,7 @@ func (a *Auditor) MayEnd(podUIDs ...string) {
 	}
 }
 
-// RanAt reports whether a container of the pod ran at that moment, as far as the readings tell,
+// RanAt reports whether a container of the pod ran at that time, as far as the readings show,
 // which are a tenth of a second apart.
 func (a *Auditor) RanAt(podUID string, at time.Time) bool {
 	a.mu.Lock()

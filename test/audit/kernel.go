@@ -63,9 +63,9 @@ func NodeVariable() corev1.EnvVar {
 	}}
 }
 
-// Visible are the NVIDIA GPUs that a container has, as NVIDIA's container runtime is told: by its
-// first process's environment. Before each is the node, by NodeVariable, as GPUs may have the same
-// IDs on each node.
+// Visible are the NVIDIA GPUs that NVIDIA's container runtime gives to a container, by the
+// container's first process's environment. Before each is the node, by NodeVariable, as GPUs may
+// have the same IDs on each node.
 func Visible(directory string) (devices []string, err error) {
 	content, err := os.ReadFile(filepath.Join(directory, "environ"))
 	if err != nil {
@@ -133,7 +133,7 @@ func firstProcess(directory, cgroup string, devices Devices) (*Container, error)
 	}
 	switch name := strings.TrimSpace(field(string(status), "Name:")); {
 	case strings.HasPrefix(name, "runc"):
-		return nil, nil // sets the container up, and sees all of the node for a moment
+		return nil, nil // sets the container up, and briefly sees all of the node
 	case name == "pause":
 		// holds a pod's namespaces; one whose start was cut off is replaced before the pod has a
 		// container

@@ -79,7 +79,7 @@ func chromiumArchive() map[string]debianPackage {
 	}
 }
 
-func TestChromiumHasAllItsLibrariesWhateverIsInstalledOnTheMachine(t *testing.T) {
+func TestChromiumHasAllItsLibrariesOnEveryMachine(t *testing.T) {
 	for name, installed := range map[string][]string{
 		"nothing":             nil,
 		"a library":           {"libexpat1", "libc6"},

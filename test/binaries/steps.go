@@ -33,7 +33,7 @@ const (
 )
 
 // steps are in order: later ones may need what earlier ones made. The shortest come first, so that
-// whatever is missing on the machine shows before the long wait.
+// a missing program of the machine shows before the long wait.
 var steps = []step{
 	{
 		name:    "sandbox-init",
@@ -150,7 +150,7 @@ func (b *builder) kubernetesVersion(ctx context.Context, module string) (ldflags
 	return strings.Join(all, " "), nil
 }
 
-// relink makes path a symbolic link to target, whatever it was.
+// relink makes path a symbolic link to target, in place of any file there.
 func relink(target, path string) error {
 	if err := os.RemoveAll(path); err != nil {
 		return err

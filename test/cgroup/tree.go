@@ -5,7 +5,7 @@
 // version 2, finds every process in it, and takes it away again.
 //
 // The cgroups are what makes a cluster that was interrupted half way possible to clean up: every
-// sandbox (see package sandbox) is put in before it does anything, so whatever a cluster started is
+// sandbox (see package sandbox) is put in before it does anything, so every process of a cluster is
 // found here, whether or not its launcher lived to write it down.
 package cgroup
 
@@ -24,7 +24,7 @@ const DefaultMount = "/sys/fs/cgroup"
 
 // Tree is one cluster's own part of the machine's cgroups: a cgroup of the same name in each
 // hierarchy. Version 2 has one hierarchy. Version 1 has one for each controller, often with one of
-// version 2 beside them that has no controllers; runc makes cgroups in that one as well.
+// version 2 in addition that has no controllers; runc makes cgroups in that one as well.
 type Tree struct {
 	name        string
 	hierarchies []string

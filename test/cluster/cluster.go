@@ -69,9 +69,9 @@ func describe(options Options) (*Cluster, error) {
 	return c, nil
 }
 
-// Start starts a cluster and returns when pods can be scheduled to every node. Whatever is left of
-// an earlier cluster with the same directory is taken down first. When it fails, what it has
-// started is taken down; the logs stay.
+// Start starts a cluster and returns when pods can be scheduled to every node. It first takes down
+// what is left of an earlier cluster with the same directory. When it fails, what it has started is
+// taken down; the logs stay.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
 	c, err := describe(options)
 	if err != nil {

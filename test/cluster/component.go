@@ -119,8 +119,8 @@ func (c *Component) running() bool {
 	}
 }
 
-// died returns an error, with the end of its log, when the program has ended and nobody requested
-// it.
+// died returns an error, with the end of its log, when the program has ended without
+// a request.
 func (c *Component) died() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Down takes the cluster of a directory down, or whatever is left of it, however it ended. A
+// Down takes the cluster of a directory down, or what is left of it after a crash. A
 // directory without a cluster is no error. Of the cluster's files, its logs stay.
 func Down(ctx context.Context, dir string) error {
 	files := layout{dir}

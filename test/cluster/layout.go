@@ -28,7 +28,7 @@ func (l layout) log(sandbox, name string) string {
 }
 
 // perishable is what does not outlive the cluster: everything but its logs, and the programs that
-// may lie beside them.
+// may be in the same directory.
 func (l layout) perishable() []string {
 	return []string{
 		l.kubeconfig(), l.state(), l.kubectlCache(),
@@ -37,7 +37,7 @@ func (l layout) perishable() []string {
 }
 
 // CgroupName is the name of the cgroup, in every hierarchy, of the cluster in a directory. It
-// follows from the directory alone, so that whatever is left of a cluster can be found with nothing
+// follows from the directory alone, so that what is left of a cluster can be found with nothing
 // but the directory's name.
 func CgroupName(dir string) string {
 	sum := sha256.Sum256([]byte(dir))

@@ -52,7 +52,7 @@ func (n *Node) Sandbox() *sandbox.Sandbox { return n.sandbox }
 // not the cluster.
 func (n *Node) Var() string { return n.sandbox.Var() }
 
-// NewComponent returns a further program for the node, with a log file beside those of the others,
+// NewComponent returns a further program for the node, with a log file next to those of the others,
 // to be started and killed as the test likes. A path that is not absolute is one of the cluster's
 // own programs.
 func (n *Node) NewComponent(name string, program Program) *Component {
@@ -67,13 +67,13 @@ func (n *Node) RuntimeMetrics(ctx context.Context) (string, error) {
 	return n.get(ctx, containerdMetrics+"/v1/metrics")
 }
 
-// Get returns what kubecri answers on its health port for a path such as /metrics, whatever the
+// Get returns what kubecri answers on its health port for a path such as /metrics, at any
 // status.
 func (n *Node) Get(ctx context.Context, path string) (string, error) {
 	return n.get(ctx, "127.0.0.1:10261"+path)
 }
 
-// get returns what an address and path inside the node answers, whatever the status.
+// get returns what an address and path inside the node answers, at any status.
 func (n *Node) get(ctx context.Context, address string) (string, error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: n.sandbox.Dial}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address, nil)

@@ -66,8 +66,8 @@ type NodeOptions struct {
 	// Runtime is the container runtime. Empty stands for Containerd24.
 	Runtime Runtime
 	// Registry is the URL of a registry, as the node reaches it, that the runtime uses in place of
-	// every other, whatever an image's name says. Empty leaves each registry its own; none can be
-	// reached.
+	// every other, also of the one in an image's name. Empty leaves each registry its own; none can
+	// be reached.
 	Registry string
 }
 

@@ -24,8 +24,8 @@ type Supervisor struct {
 	err       error // valid when ended is closed
 }
 
-// Supervise starts the program again whenever it ends, until Stop is called. Meanwhile nobody else
-// may start it or wait for its end; Signal is the way to kill it.
+// Supervise starts the program again whenever it ends, until Stop is called. Meanwhile no other
+// code may start it or wait for its end; Signal is the way to kill it.
 func (c *Component) Supervise() *Supervisor {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Supervisor{component: c, stop: stop, ended: make(chan struct{})}

@@ -96,7 +96,7 @@ func RestartContainer(ctx context.Context, t testing.TB, client *kube.Client, po
 	return restarted
 }
 
-// Pause waits a moment before a condition is looked at again that nothing announces, and ends the
+// Pause waits briefly before a condition is looked at again that nothing announces, and ends the
 // test when ctx ends. what completes the sentence "wait for ...".
 func Pause(ctx context.Context, t testing.TB, what string) {
 	t.Helper()

@@ -64,7 +64,7 @@ func (c PodSet) Those(is func(*corev1.Pod) bool) []*corev1.Pod {
 	return found
 }
 
-// Twice returns an error that names a device which two pods were given at the same time.
+// Twice returns an error that names a device which two pods were allocated at the same time.
 func (c PodSet) Twice() error {
 	holders := map[string]string{}
 	for _, pod := range c {
@@ -102,7 +102,7 @@ func (c PodSet) String() string {
 }
 
 // WatchForDoubles follows every write of a namespace's pods until end is called, which returns an
-// error if two pods were given a device at the same time.
+// error if two pods were allocated a device at the same time.
 func WatchForDoubles(ctx context.Context, client *kube.Client, namespace string) (end func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	found := make(chan error, 1)

@@ -29,7 +29,7 @@ var leftOut = omissions{
 	},
 	{"Host idmap mount support is needed runtime should support NamespaceMode_POD",
 		"needs a fresh /proc in a user namespace, which the kernel refuses " +
-			"beside one like a sandbox's, with files mounted over some of the machine's sysctls"},
+			"next to one like a sandbox's, with files mounted over some of the machine's sysctls"},
 }
 
 // pattern is a regular expression that matches them.

@@ -45,7 +45,7 @@ func (c *Comparison) Write(dir string) error {
 		os.WriteFile(name+".txt", table.Bytes(), 0o644))
 }
 
-// Print prints the two sides' results beside each other; why specs were skipped; what failed; and
+// Print prints the two sides' results next to each other; why specs were skipped; what failed; and
 // what differs.
 func (c *Comparison) Print(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

@@ -60,7 +60,7 @@ var scenarios = []scenario{
 		pending: true,
 	},
 	{
-		title: "no device requested: none given, and nothing written on the pod",
+		title: "no device requested: none allocated, and nothing written on the pod",
 		pods:  []string{"cpu-only"},
 		check: untouched,
 	},
@@ -82,7 +82,7 @@ func devices(n int) check {
 	return func(seen []*observe.Observation) error {
 		for _, o := range seen {
 			if len(o.Chosen) != n {
-				return fmt.Errorf("pod %s was given %d devices, not %d", o.Pod, len(o.Chosen), n)
+				return fmt.Errorf("pod %s was allocated %d devices, not %d", o.Pod, len(o.Chosen), n)
 			}
 		}
 		return nil

@@ -108,7 +108,7 @@ func expectFilesGone(t *testing.T, dir string) {
 // downAfterTest keeps a test that fails from leaving its cluster behind.
 func downAfterTest(t *testing.T, dir string) {
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), timeout)
 		defer cancel()
 		if err := cluster.Down(ctx, dir); err != nil {
 			t.Error(err)
@@ -125,7 +125,7 @@ func otherOptions(t *testing.T, dir string) cluster.Options {
 	return options
 }
 
-func TestAClusterBesideAnotherLeavesNothingBehind(t *testing.T) {
+func TestASecondClusterLeavesNothingBehind(t *testing.T) {
 	ctx := testContext(t)
 	dir := t.TempDir()
 	before := inspect(t, dir)

@@ -15,8 +15,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/clustertest"
 )
 
-// shared is the cluster of all tests of this package. A test that breaks something mends it before
-// it ends.
+// shared is the cluster of all tests of this package. A test that breaks something repairs it
+// before it ends.
 var shared *cluster.Cluster
 
 func TestMain(m *testing.M) {
@@ -32,12 +32,12 @@ func TestMain(m *testing.M) {
 	os.Exit(clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c }))
 }
 
-// patience is how long a test waits for something that should take seconds.
-const patience = 2 * time.Minute
+// timeout is how long a test waits for something that should take seconds.
+const timeout = 2 * time.Minute
 
-// testContext returns a context that ends with the test, or when the test's patience does.
+// testContext returns a context that ends with the test, or when the test's timeout expires.
 func testContext(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	return ctx
 }

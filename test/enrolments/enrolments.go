@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package enrolments enrols the nodes of a real cluster and has them leave, again and again, while
-// pods with devices run, start, restart and end, and while programs are killed at random moments.
+// pods with devices run, start, restart and end, and while programs are killed at random times.
 // NVIDIA's device plugin serves the GPUs, registered with the kubelet at first, as its DaemonSets
 // have it: one for nodes that are enrolled, one for the others.
 //
@@ -149,15 +149,15 @@ func (r *run) play(ctx context.Context, sites []*site) error {
 	if err := r.cluster.Client.AwaitServiceAccount(ctx, r.namespace); err != nil {
 		return err
 	}
-	beside, stop := context.WithCancel(ctx)
+	background, stop := context.WithCancel(ctx)
 	r.pods = newPods(r.cluster.Client, r.namespace, sites)
 	var watchers sync.WaitGroup
 	defer watchers.Wait()
 	defer stop()
-	watchers.Go(func() { r.auditor.Watch(beside) })
-	watchers.Go(func() { r.pods.watch(beside) })
+	watchers.Go(func() { r.auditor.Watch(background) })
+	watchers.Go(func() { r.pods.watch(background) })
 	for _, s := range sites {
-		watchers.Go(func() { s.plugin.keep(beside) })
+		watchers.Go(func() { s.plugin.keep(background) })
 	}
 	var group errgroup.Group
 	began := time.Now()

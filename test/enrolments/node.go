@@ -35,7 +35,7 @@ const RuntimeEndpoint = "unix:///run/containerd/containerd.sock"
 //go:embed systemctl
 var systemctl []byte
 
-// Node is a node of a cluster whose kubelet runs as kubeadm sets it up, under a stand-in for
+// Node is a node of a cluster whose kubelet runs as kubeadm sets it up, under a fake
 // systemd, and which can be enrolled.
 type Node struct {
 	*cluster.Node
@@ -148,8 +148,8 @@ func (n *Node) API(ctx context.Context) (*corev1.Node, error) {
 	return n.cluster.Client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
 }
 
-// BreakKubelet makes a kubelet that is to call kubecri do nothing, from its next start on, or mends
-// it.
+// BreakKubelet makes a kubelet that is to call kubecri do nothing, from its next start on, or
+// repairs it.
 func (n *Node) BreakKubelet(broken bool) error {
 	if broken {
 		return os.WriteFile(n.broken(), nil, 0o644)
@@ -232,7 +232,7 @@ func (n *Node) Files() (map[string]string, error) {
 	return found, nil
 }
 
-// KubeletStarts returns when the stand-in for systemd has started the kubelet, in order.
+// KubeletStarts returns when the fake systemd has started the kubelet, in order.
 func (n *Node) KubeletStarts() (starts []time.Time, err error) {
 	content, err := os.ReadFile(filepath.Join(n.logs(), "kubelet.service.starts"))
 	if err != nil {

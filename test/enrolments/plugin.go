@@ -20,8 +20,8 @@ const (
 	kubecriDirectory = "/var/lib/kubedevice/device-plugins"
 )
 
-// pause is how often something is looked at that nothing announces.
-const pause = 200 * time.Millisecond
+// pollInterval is the time between two polls.
+const pollInterval = 200 * time.Millisecond
 
 // plugin is NVIDIA's device plugin on a node, as two DaemonSets keep it: where the node has the
 // label of those that are enrolled, it registers with kubecri, elsewhere with the kubelet.
@@ -51,7 +51,7 @@ func (p *plugin) keep(ctx context.Context) {
 	for ctx.Err() == nil {
 		p.place(ctx)
 		select {
-		case <-time.After(pause):
+		case <-time.After(pollInterval):
 		case <-ctx.Done():
 		}
 	}

@@ -68,7 +68,7 @@ func (r *Result) failure() error {
 // show writes the result as people read it.
 func (r *Result) show(out io.Writer) {
 	say := func(format string, args ...any) { fmt.Fprintf(out, format, args...) } //nolint:errcheck // a screen
-	say("\n%d enrolments and leaves in %.0f s, beside %d pods\n", r.Rounds, r.Seconds, r.Pods)
+	say("\n%d enrolments and leaves in %.0f s, with %d pods\n", r.Rounds, r.Seconds, r.Pods)
 	for _, program := range slices.Sorted(maps.Keys(r.Kills)) {
 		say("%6d  kills of %s\n", r.Kills[program], program)
 	}
@@ -139,7 +139,7 @@ func (s *site) judge(result *Result) error {
 const restartLimit = time.Minute
 
 // explain says why a pod failed, and whether that is what a kubelet does that is restarted while no
-// container of the pod runs: it admits the pod anew, and fails it if the plugin of its devices has
+// container of the pod runs: it admits the pod again, and fails it if the plugin of its devices has
 // not registered again by then. Or the start of the container was cut off when the kubelet was
 // killed, which a pod that is never started again does not survive.
 func explain(f failure, kubeletStarts []time.Time, ranAt func(podUID string, at time.Time) bool) (said string,

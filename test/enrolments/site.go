@@ -112,15 +112,15 @@ func (s *site) live(ctx context.Context) (err error) {
 	if err := s.awaitGPUs(ctx, false); err != nil {
 		return err
 	}
-	beside, stop := context.WithCancel(ctx)
+	background, stop := context.WithCancel(ctx)
 	var others sync.WaitGroup
 	defer others.Wait()
 	defer stop()
 	for range briefPods {
-		others.Go(func() { s.comeAndGo(beside) })
+		others.Go(func() { s.comeAndGo(background) })
 	}
 	if s.run.options.Kills {
-		others.Go(func() { s.kill(beside) })
+		others.Go(func() { s.kill(background) })
 	}
 	for {
 		round, ok := s.run.next()
@@ -225,7 +225,7 @@ func (s *site) change(ctx context.Context, verb string, args ...string) error {
 	return fmt.Errorf("kubecri %s was tried %d times: %s", verb, attempts, last)
 }
 
-// killed runs kubecri enrol or leave, and kills it at a random moment.
+// killed runs kubecri enrol or leave, and kills it at a random time.
 func (s *site) killed(ctx context.Context, log io.Writer, verb string, args ...string) error {
 	command := s.node.Kubecri(verb, args...)
 	command.Stdout, command.Stderr = log, log
@@ -248,7 +248,7 @@ func (s *site) killed(ctx context.Context, log io.Writer, verb string, args ...s
 	return err
 }
 
-// kill kills the node's programs at random moments until ctx is done.
+// kill kills the node's programs at random times until ctx is done.
 func (s *site) kill(ctx context.Context) {
 	for s.sleep(ctx, 3, 12) == nil {
 		name := "kubelet"

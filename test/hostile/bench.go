@@ -122,8 +122,8 @@ func (b *Bench) begin(ctx context.Context) (*scheduler, error) {
 		schedulertesting.RegisterPluginAsExtensions(names.NodeResourcesFit, fit, "PreFilter", "Filter"),
 	}, corev1.DefaultSchedulerName,
 		frameworkruntime.WithClientSet(b.client), frameworkruntime.WithInformerFactory(factory),
-		frameworkruntime.WithSnapshotSharedLister(snapshot), frameworkruntime.WithPodNominator(nobody{}),
-		frameworkruntime.WithPodActivator(nobody{}),
+		frameworkruntime.WithSnapshotSharedLister(snapshot), frameworkruntime.WithPodNominator(inactive{}),
+		frameworkruntime.WithPodActivator(inactive{}),
 		frameworkruntime.WithEventRecorder(&events.FakeRecorder{}))
 	if err != nil {
 		cancel()
@@ -152,11 +152,11 @@ func (b *Bench) begin(ctx context.Context) (*scheduler, error) {
 	return s, nil
 }
 
-// nobody nominates no pods, and activates none.
-type nobody struct{ fwk.PodNominator }
+// inactive nominates no pods, and activates none.
+type inactive struct{ fwk.PodNominator }
 
-func (nobody) NominatedPodsForNode(string) []fwk.PodInfo    { return nil }
-func (nobody) Activate(klog.Logger, map[string]*corev1.Pod) {}
+func (inactive) NominatedPodsForNode(string) []fwk.PodInfo    { return nil }
+func (inactive) Activate(klog.Logger, map[string]*corev1.Pod) {}
 
 // settle waits until nothing runs in the background: informers, and the collection of garbage.
 func (s *scheduler) settle() {

@@ -55,7 +55,7 @@ type Result struct {
 }
 
 // Measure returns what a pod of the shape costs on the first node: of several measurements of each
-// part the least, since whatever else the machine does comes on top.
+// part the least, since other work of the machine only adds to it.
 func (b *Bench) Measure(ctx context.Context, pod *corev1.Pod, times int) (Result, error) {
 	ctx = klog.NewContext(ctx, klog.Logger{}) // without logs
 	var least Result

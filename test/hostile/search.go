@@ -8,11 +8,11 @@ import (
 	"math/rand/v2"
 )
 
-// restart is how many mutations in a row may be in vain before a search begins anew.
+// restart is how many mutations in a row may be in vain before a search starts again.
 const restart = 60
 
 // Climb looks for costly shapes of a machine: it keeps each mutation that costs as much as what it
-// comes from, and begins anew from an ordinary pod when many were in vain. It goes on until visit,
+// comes from, and starts again from an ordinary pod when many were in vain. It goes on until visit,
 // which returns a shape's cost, reports that it has seen enough. The order of shapes depends on the
 // seed and on the costs alone.
 func Climb(machine Machine, seed uint64, visit func(Shape) (cost int64, enough bool)) {
@@ -34,9 +34,9 @@ func ClimbFrom(first Shape, seed uint64, visit func(Shape) (cost int64, enough b
 }
 
 // climb mutates a shape until so many mutations in a row were in vain, or visit has seen enough.
-func climb(rng *rand.Rand, best Shape, patience int, visit func(Shape) (int64, bool)) (enough bool) {
+func climb(rng *rand.Rand, best Shape, attempts int, visit func(Shape) (int64, bool)) (enough bool) {
 	bestCost := int64(0)
-	for inVain := 0; inVain < patience; inVain++ {
+	for inVain := 0; inVain < attempts; inVain++ {
 		next := best
 		for range 1 + rng.IntN(3) {
 			next = next.Mutate(rng)

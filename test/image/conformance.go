@@ -14,7 +14,7 @@ import (
 // (critest of cri-tools 1.36) pull, in the directory of the cluster's programs.
 const ConformanceArchive = "conformance-images.tar"
 
-// Directories of the repositories that critest pulls from, below whatever host it asks.
+// Directories of the repositories that critest pulls from, the same for each host.
 const (
 	e2eImages = "localhost/e2e-test-images/"
 	criImages = "localhost/k8s-staging-cri-tools/"

@@ -86,7 +86,7 @@ func Stories() []Story {
 				"TestAPodWithLimitsAloneGetsWhatTheSchedulerChoseFromEveryPlugin",
 				"TestAllocateIsAskedForExactlyWhatTheSchedulerChoseAndOnceForEachContainer",
 				"TestDevicesOfTwoVendorsAreOnOneNUMANodeIfAPodWantsThemSo",
-				"TestAGPUThatFallsOffTheBusIsGivenToNobodyUntilItIsRepaired",
+				"TestAGPUThatFallsOffTheBusIsAllocatedToNoPodUntilItIsRepaired",
 				"TestContainersNeverNoticeThatProgramsAreKilledAndNoDeviceIsGivenTwice",
 				"TestPodsGoOnWhenTheirKubeletIsKilledWhileTheirPluginsAreAway",
 				"TestPodsRunAgainWhenTheirNodeIsRebootedAndItsPluginsComeUpLate",

@@ -20,7 +20,7 @@ import (
 // Observation is what the two sides say of the devices of one container. Lists are sorted.
 type Observation struct {
 	Pod, Container, Node string
-	// Annotated says whether the pod carries the annotation KubeDevice/DeviceInfo.
+	// Annotated says whether the pod has the annotation KubeDevice/DeviceInfo.
 	Annotated bool
 	// Paths are the node's resources that the scheduler chose for the container, Chosen the devices
 	// that they belong to.
@@ -42,7 +42,7 @@ func (o *Observer) Choice(pod *corev1.Pod, container string) (*Observation, erro
 	}
 	allocation, err := deviceinfo.PodAllocation(pod)
 	if err != nil {
-		return nil, fmt.Errorf("read what %s was given: %w", s, err)
+		return nil, fmt.Errorf("read what %s was allocated: %w", s, err)
 	}
 	for _, containers := range []map[string]types.ContainerInfo{allocation.InitContainers,
 		allocation.RunningContainers} {

@@ -46,9 +46,9 @@ func (s *Observation) Read(printed string) error {
 		case kind == "lacks" && !permitted:
 			s.Refused = append(s.Refused, id)
 		case kind == "sees":
-			return fmt.Errorf("%s cannot open the device %s that it was given: %s", s, id, answer)
+			return fmt.Errorf("%s cannot open the device %s that it was allocated: %s", s, id, answer)
 		default:
-			return fmt.Errorf("%s can open the device %s that it was not given: %q", s, id, answer)
+			return fmt.Errorf("%s can open the device %s that it was not allocated: %q", s, id, answer)
 		}
 	}
 	return nil

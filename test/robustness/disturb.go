@@ -42,7 +42,7 @@ func (r *run) kills() []scenario {
 		})
 	}
 	if r.options.Upgrades {
-		all = append(all, scenario{name: "upgrade", title: "kubecri is upgraded", pause: time.Second / upgradePods,
+		all = append(all, scenario{name: "upgrade", title: "kubecri is upgraded", interval: time.Second / upgradePods,
 			disturb: alone(r.upgrade)})
 	}
 	if r.options.Runtime {
@@ -82,8 +82,8 @@ func (r *run) killAt(ctx context.Context, point failpoint.Point) (kills int, err
 func (r *run) killOnce(ctx context.Context, point failpoint.Point, supervisor *cluster.Supervisor) error {
 	starts := supervisor.Restarts() + 1
 	if point == failpoint.Reconciling {
-		// What it does at its start, and then twice a minute. Nobody can reach the point by chance
-		// before it is armed.
+		// What it does at its start, and then twice a minute. No kubecri reaches the point by
+		// chance before it is armed.
 		if err := r.node.Kubecri.Signal(syscall.SIGKILL); err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func (r *run) stream() (end func(context.Context) error, err error) {
 	}, nil
 }
 
-// upgrade starts one kubecri after the other, each beside the one before, which then drains and
+// upgrade starts one kubecri after the other, each next to the previous one, which then drains and
 // ends by itself.
 func (r *run) upgrade(ctx context.Context) (count int, err error) {
 	now, next := r.node.Kubecri, r.node.NewKubecri("kubecri-next", r.kubecri)
@@ -188,7 +188,7 @@ func (r *run) upgrade(ctx context.Context) (count int, err error) {
 	return count, nil
 }
 
-// succeed starts a kubecri beside another, which then drains and ends, as a proxy by itself.
+// succeed starts a kubecri next to another, which then drains and ends, as a proxy by itself.
 func (r *run) succeed(ctx context.Context, now, next *cluster.Component) error {
 	if r.options.Mode == cluster.ModeNRI {
 		return r.replace(ctx, now, next)

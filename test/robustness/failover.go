@@ -24,7 +24,7 @@ import (
 const spares = 2*perPod + 1
 
 // failing returns the scenario in which devices fail, and kubecri is killed at a point while their
-// containers are given others. So that there is another one at any time, half as many containers
+// containers get others. So that there is another one at any time, half as many containers
 // are created meanwhile as in other scenarios: pods that leave and those that follow have devices
 // at the same time.
 func (r *run) failing(point failpoint.Point) scenario {
@@ -55,8 +55,8 @@ func (r *run) failing(point failpoint.Point) scenario {
 }
 
 // failOnce makes the device of a new pod's first container fail, waits until kubecri has killed
-// itself at a point, and then until the container has another device. The container beside it must
-// not notice.
+// itself at a point, and then until the container has another device. The pod's other container
+// must not notice.
 func (r *run) failOnce(ctx context.Context, point failpoint.Point, supervisor *cluster.Supervisor,
 	w *workload, result *Result) error {
 	if err := w.create(ctx, 1, 0); err != nil {
@@ -106,18 +106,18 @@ func (r *run) failOnce(ctx context.Context, point failpoint.Point, supervisor *c
 	if slices.Equal(instead.Chosen, choice.Chosen) {
 		wrong = append(wrong, fmt.Sprintf("%s still has %q, which has failed", instead, choice.Chosen))
 	}
-	beside, still := before.Status.ContainerStatuses[1], now.Status.ContainerStatuses[1]
-	if beside.ContainerID != still.ContainerID {
+	other, still := before.Status.ContainerStatuses[1], now.Status.ContainerStatuses[1]
+	if other.ContainerID != still.ContainerID {
 		wrong = append(wrong, fmt.Sprintf("pod %s: container %s was %s and is %s, and its device had not failed",
-			now.Name, still.Name, beside.ContainerID, still.ContainerID))
+			now.Name, still.Name, other.ContainerID, still.ContainerID))
 	}
 	return errors.Join(append(asErrors(wrong), r.setHealth())...)
 }
 
-// awaitReplaced waits until the pod's first container was started again, and its devices of before
+// awaitReplaced waits until the pod's first container was started again, and its previous devices
 // are released.
 func (r *run) awaitReplaced(ctx context.Context, before *corev1.Pod) (granted grants.Allocation, err error) {
-	what := "pod " + before.Name + " has another device, and holds the one of before no more"
+	what := "pod " + before.Name + " has another device, and no longer holds the previous one"
 	pods, old := r.cluster.Client.CoreV1().Pods(before.Namespace), before.Status.ContainerStatuses[0].ContainerID
 	waited := r.await(ctx, what, func() bool {
 		var now *corev1.Pod

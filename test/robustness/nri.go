@@ -14,7 +14,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/cluster"
 )
 
-// nriPoints are the moments that there are where kubecri is an NRI plugin: the others are those of
+// nriPoints are the failpoints of a kubecri that is an NRI plugin: the others are those of
 // calls that pass the proxy.
 func nriPoints() []failpoint.Point {
 	return []failpoint.Point{
@@ -32,13 +32,13 @@ func (r *run) awaitRequired(ctx context.Context) error {
 	})
 }
 
-// registered reports whether the runtime asks the node's kubecri about containers.
+// registered reports whether the runtime calls the node's kubecri for containers.
 func (r *run) registered(ctx context.Context) bool {
 	ready, err := r.node.Get(ctx, "/readyz")
 	return err == nil && strings.Contains(ready, "[+]nri ok")
 }
 
-// replace starts a kubecri beside another, which is then told to end: it is registered when the one
+// replace starts a second kubecri and then ends the first: it is registered when the one
 // before it has ended.
 func (r *run) replace(ctx context.Context, now, next *cluster.Component) error {
 	if err := next.Start(); err != nil {

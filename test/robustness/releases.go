@@ -88,7 +88,7 @@ func (r *run) skews() []scenario {
 	var all []scenario
 	for i, step := range walk {
 		all = append(all, scenario{
-			name: fmt.Sprintf("release-%d", i), title: step.title, pause: time.Second / upgradePods,
+			name: fmt.Sprintf("release-%d", i), title: step.title, interval: time.Second / upgradePods,
 			disturb: alone(limited(func(ctx context.Context) (int, error) { return r.move(ctx, step.to) })),
 		})
 	}

@@ -1,13 +1,13 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package robustness kills kubecri at every moment of its work, also while devices fail and are
+// Package robustness kills kubecri at every failpoint, also while devices fail and are
 // replaced, upgrades it, and kills the container runtime, all while pods with devices start on a
 // real cluster; and shows what became of them. What counts is taken from the API server, from the
 // kernel, and from the record of grants: no pod is lost, no device is in two containers at the same
 // time, no container that runs notices, and nothing stays granted when its pod is gone.
 //
-// kubecri is built with failpoints for this; see package failpoint for the moments.
+// kubecri is built with failpoints for this; see package failpoint.
 package robustness
 
 import (
@@ -39,7 +39,7 @@ type Options struct {
 	// Mode is that of the node's kubecri. The release before knows no mode but cluster.ModeCRI, so
 	// Releases needs that.
 	Mode cluster.Mode
-	// Points are the moments at which kubecri is killed, each in a scenario of its own: while
+	// Points are the failpoints at which kubecri is killed, each in a scenario of its own: while
 	// containers are created, and those of a replacement while devices fail, too.
 	Points []failpoint.Point
 	// Kills is how often that happens in each scenario, Creations how many containers are created

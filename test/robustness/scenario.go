@@ -24,8 +24,8 @@ import (
 type scenario struct {
 	// name begins the names of its pods, title is for people.
 	name, title string
-	// pause is between the creations of two pods.
-	pause time.Duration
+	// interval is the time between the creations of two pods.
+	interval time.Duration
 	// creations is how many containers are created at a time, Options.Creations if it is zero.
 	creations int
 	// disturb kills until it has done enough, however long that takes. It returns how often, and
@@ -54,7 +54,7 @@ func (r *run) scenario(ctx context.Context, s scenario) (*Result, error) {
 	for turn, calm := 0, false; !calm; turn++ {
 		w := &workload{client: r.cluster.Client, namespace: r.namespace, name: fmt.Sprintf("%s-%d", s.name, turn),
 			containers: perPod}
-		err := w.create(ctx, cmp.Or(s.creations, r.options.Creations)/perPod, s.pause)
+		err := w.create(ctx, cmp.Or(s.creations, r.options.Creations)/perPod, s.interval)
 		if err == nil {
 			calm, err = w.awaitReadyOr(ctx, disturbed)
 		}

@@ -10,7 +10,7 @@ import (
 
 // line is a line of the table of releases in docs/operations.md.
 type line struct {
-	part, beside, works, first string
+	part, other, works, first string
 	// shown says whether a step of the walk shows it. Without, it is shown by the refusals.
 	shown func(from, to skew) bool
 }
@@ -71,9 +71,9 @@ var lines = []line{
 // Table returns the table of releases as docs/operations.md has it.
 func Table() string {
 	var table strings.Builder
-	table.WriteString("| of one release | beside | what works | first |\n|---|---|---|---|\n")
+	table.WriteString("| of one release | with | what works | first |\n|---|---|---|---|\n")
 	for _, l := range lines {
-		fmt.Fprintf(&table, "| %s | %s | %s | %s |\n", l.part, l.beside, l.works, l.first)
+		fmt.Fprintf(&table, "| %s | %s | %s | %s |\n", l.part, l.other, l.works, l.first)
 	}
 	return table.String()
 }

@@ -34,7 +34,7 @@ func TestTheWalkShowsEveryLineOfTheTable(t *testing.T) {
 			from = step.to
 		}
 		if !shown {
-			t.Errorf("no step of the walk shows %s beside %s", l.part, l.beside)
+			t.Errorf("no step of the walk shows %s with %s", l.part, l.other)
 		}
 	}
 }

@@ -40,9 +40,9 @@ type workload struct {
 	created []*corev1.Pod
 }
 
-// create creates some more pods, pause apart.
-func (w *workload) create(ctx context.Context, pods int, pause time.Duration) error {
-	ticker := time.NewTicker(max(pause, 1))
+// create creates some more pods, with this interval.
+func (w *workload) create(ctx context.Context, pods int, interval time.Duration) error {
+	ticker := time.NewTicker(max(interval, 1))
 	defer ticker.Stop()
 	for range pods {
 		pod, err := w.client.CreatePod(ctx, w.pod(fmt.Sprintf("%s-%03d", w.name, len(w.created))))

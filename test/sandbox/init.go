@@ -32,7 +32,7 @@ const (
 	firstDoorFile = 4 // the listeners of spec.DoorsTo, in their order
 )
 
-// Main is the life of a sandbox's first process. Whoever starts it gives it new namespaces. It
+// Main is the life of a sandbox's first process. Its parent starts it in new namespaces. It
 // returns an error only when the sandbox could not be made.
 func Main() error {
 	var s spec
@@ -87,7 +87,7 @@ func reap() {
 	}
 }
 
-// forward carries each connection that arrives at listener, a socket of the machine's network, to
+// forward forwards each connection that arrives at listener, a socket of the machine's network, to
 // an address of the sandbox's.
 func forward(listener net.Listener, address string) {
 	for {

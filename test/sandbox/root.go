@@ -124,7 +124,7 @@ func furnishVar(s spec) error {
 }
 
 // showDirectories puts the directories that must be visible at their paths, to be read and written,
-// whatever is there by now.
+// over what is there by now.
 func showDirectories(s spec) error {
 	for _, directory := range s.Visible {
 		if err := bind(directory, filepath.Join(s.Root, directory)); err != nil {

@@ -7,7 +7,7 @@
 //
 // A sandbox lives as long as its first process, a small program (cmd/sandboxinit) that calls
 // [Main]: it builds the sandbox's root filesystem, says that it is ready, and from then on only
-// reaps orphans. When it dies, whatever way, the kernel kills every process of the sandbox, and
+// reaps orphans. When it dies, for any reason, the kernel kills every process of the sandbox, and
 // mounts, network links and device nodes go with them. That one kill is the whole clean-up.
 //
 // Inside, a sandbox has of its own: /var (a directory of the machine), /run and /dev (in memory),
@@ -46,14 +46,14 @@ type Config struct {
 	// Visible are directories that are seen inside at their own paths wherever they lie, and can be
 	// written to.
 	Visible []string
-	// Cgroup is the sandbox's own: whatever runs in it when the sandbox is closed is killed.
+	// Cgroup is the sandbox's own: every process in it when the sandbox is closed is killed.
 	Cgroup *cgroup.Tree
 	// Doors are ways from the machine into the sandbox.
 	Doors []Door
 }
 
-// Door is a listener whose connections are carried to an address inside a sandbox. The sandbox gets
-// a listener of its own: the caller closes this one when it likes.
+// Door is a listener whose connections are forwarded to an address inside a sandbox. The sandbox
+// gets a listener of its own: the caller closes this one when it likes.
 type Door struct {
 	Listener *net.TCPListener
 	To       string
@@ -203,7 +203,7 @@ func begin(config Config) (*first, error) {
 	return &first{command: command, orders: orders, answer: answer}, nil
 }
 
-// instruct sends the first process its orders and waits until it has carried them out.
+// instruct sends the first process its orders and waits until it has obeyed.
 func (f *first) instruct(ctx context.Context, s spec) error {
 	if err := json.NewEncoder(f.orders).Encode(s); err != nil {
 		return err

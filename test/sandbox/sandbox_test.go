@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-const patience = time.Minute
+const timeout = time.Minute
 
 func newConfig(t *testing.T) sandbox.Config {
 	t.Helper()
@@ -58,7 +58,7 @@ func newConfig(t *testing.T) sandbox.Config {
 
 func open(t *testing.T, config sandbox.Config) (context.Context, *sandbox.Sandbox) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	opened, err := sandbox.Open(ctx, config)
 	if err != nil {
@@ -214,8 +214,8 @@ func echo(listener net.Listener) {
 		if err != nil {
 			return
 		}
-		io.Copy(conn, conn) //nolint:errcheck // the other end tells
-		conn.Close()        //nolint:errcheck // the other end tells
+		io.Copy(conn, conn) //nolint:errcheck // the other end reports it
+		conn.Close()        //nolint:errcheck // the other end reports it
 	}
 }
 

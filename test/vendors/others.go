@@ -13,7 +13,7 @@ import (
 // node 1.
 const GPUs = 4
 
-// NVML describes the machine's GPUs to those who build the stand-in for NVIDIA's management
+// NVML describes the machine's GPUs to builders of the fake of NVIDIA's management
 // library.
 func NVML() nvmltest.Machine {
 	// as nvml.h has it: 40 is a NUMA node, 50 the machine

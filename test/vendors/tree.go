@@ -101,7 +101,7 @@ func (e entry) write(path string) error {
 		if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(e.major, e.minor))); err != nil {
 			return &fs.PathError{Op: "mknod", Path: path, Err: err}
 		}
-		return os.Chmod(path, 0o666) // whatever the mask is
+		return os.Chmod(path, 0o666) // despite the process's umask
 	default:
 		return os.WriteFile(path, []byte(e.content+"\n"), 0o644)
 	}

@@ -77,7 +77,7 @@ type Machine struct {
 }
 
 // NewMachine makes a machine below a directory: what programs are to see as /sys is in its
-// directory sys then. Its device nodes are not made yet: see MakeNodes. library is the stand-in for
+// directory sys then. Its device nodes are not made yet: see MakeNodes. library is a fake of
 // NVIDIA's management library, with [GPUs] GPUs.
 func NewMachine(dir, library string) (*Machine, error) {
 	m := &Machine{dir: dir, tree: tree{}}

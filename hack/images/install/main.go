@@ -6,7 +6,7 @@
 //
 //	/install -device DIRECTORY               copies the plugins of kubecri
 //	/install -scheduler DIRECTORY            copies those of kube-scheduler
-//	/install -scheduler DIRECTORY -link FILE puts a link to another plugin beside them; may be repeated
+//	/install -scheduler DIRECTORY -link FILE puts a link to another plugin next to them; may be repeated
 package main
 
 import (
@@ -34,7 +34,7 @@ func run(plugins string, args []string, out io.Writer) error {
 	device := flags.String("device", "", "directory for the plugins of kubecri")
 	scheduler := flags.String("scheduler", "", "directory for the plugins of kube-scheduler")
 	var links []string
-	flags.Func("link", "path of a plugin to which a link is put beside those of -scheduler", func(path string) error {
+	flags.Func("link", "path of a plugin to which a link is put next to those of -scheduler", func(path string) error {
 		links = append(links, path)
 		return nil
 	})
@@ -113,6 +113,6 @@ func copyFile(from, to string) error {
 		return err
 	}
 	_, err = io.Copy(copied, source)
-	// Whatever the umask is.
+	// Despite the umask.
 	return errors.Join(err, copied.Chmod(0o644), copied.Sync(), copied.Close())
 }

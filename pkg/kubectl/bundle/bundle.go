@@ -6,7 +6,7 @@
 // from the API server, with the user's rights.
 //
 // Nothing is taken from an object but the fields that fields.go lists, so that a field that
-// Kubernetes adds, or that nobody thought of, is not in the archive. Lines of logs and metrics are
+// Kubernetes adds, or that is unknown here, is not in the archive. Lines of logs and metrics are
 // taken as they are.
 package bundle
 
@@ -56,7 +56,7 @@ type Options struct {
 	Since time.Duration
 	// NoLogs leaves logs out.
 	NoLogs bool
-	// PageSize is how many objects the API server is asked for at a time; 0 means all.
+	// PageSize is how many objects the API server lists at a time; 0 means all.
 	PageSize int64
 	// Now is when the bundle is made.
 	Now time.Time

@@ -30,7 +30,7 @@ const (
 	kubecri   = "kubecri"
 )
 
-// metricsPort is where a scheduler serves its metrics, unless it was told otherwise.
+// metricsPort is where a scheduler serves its metrics by default.
 const metricsPort = "10259"
 
 // program is a container of a pod with one of KubeDevice's programs.
@@ -103,7 +103,7 @@ func (c *collector) findNeighbours() {
 		})
 		if p.container == scheduler && node != "" && i >= 0 {
 			c.findings = append(c.findings, fmt.Sprintf("scheduler %s/%s shares node %s with pods that have devices, "+
-				"such as %s/%s: whoever breaks out of one has its key for seals; run it on control planes "+
+				"such as %s/%s: a process that breaks out of one has its key for seals; run it on control planes "+
 				"("+documents.URL+"second-scheduler.md)", p.pod.Namespace, p.pod.Name, node,
 				c.pods[i].Namespace, c.pods[i].Name))
 		}

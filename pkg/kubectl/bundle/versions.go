@@ -84,7 +84,7 @@ func (c *collector) writeVersions(context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Whatever the others have left: it is small.
+	// Also when the others have left little space: it is small.
 	c.add("versions.yaml", "versions of kubectl device, the API server, nodes, and KubeDevice's programs", text)
 	return nil
 }

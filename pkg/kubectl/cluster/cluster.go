@@ -23,7 +23,7 @@ import (
 // is safe for concurrent use.
 type Reader struct {
 	Client corev1client.CoreV1Interface
-	// PageSize is how many objects the API server is asked for at a time; 0 means all.
+	// PageSize is how many objects the API server lists at a time; 0 means all.
 	PageSize int64
 }
 

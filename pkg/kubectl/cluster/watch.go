@@ -179,7 +179,7 @@ func trim(object any) (any, error) {
 	}
 }
 
-// pending are the changes that nobody has seen yet.
+// pending are the changes that the reader has not seen yet.
 type pending struct {
 	signal chan struct{} // has a token when there are changes
 	known  chan struct{} // is closed when all objects are known

@@ -93,7 +93,7 @@ func (w *Writer) Write(rows []Row) error {
 			if i == len(w.widths) {
 				w.widths = append(w.widths, 0)
 			}
-			if i < len(row)-1 { // what is last in its row pushes nothing aside
+			if i < len(row)-1 { // the last cell of a row moves no other
 				w.widths[i] = max(w.widths[i], utf8.RuneCountInString(cell.Lines+cell.Text))
 			}
 		}

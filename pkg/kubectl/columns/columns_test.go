@@ -21,12 +21,12 @@ func TestColumnsAreAlignedAndNothingTrails(t *testing.T) {
 		}
 	}
 	write(Row{Text("x"), {Lines: "└─ ", Text: "é"}, Text("")}, Row{{Text: "wide cell"}, {}, {}})
-	write(Row{Text("y"), Text("a longer one"), Text("z")}, Row{Text("only one, which pushes nothing aside")})
+	write(Row{Text("y"), Text("a longer one"), Text("z")}, Row{Text("only one, which moves no other")})
 	const want = `A           LONG   LAST
 x           └─ é   <none>
 wide cell
 y           a longer one   z
-only one, which pushes nothing aside
+only one, which moves no other
 `
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", out.String(), want)

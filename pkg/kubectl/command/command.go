@@ -4,8 +4,8 @@
 // Package command is the plugin of kubectl that shows devices: kubectl device nodes, pods and top,
 // and web, a map in the browser; and finds mistakes in manifests: lint. It needs nothing in the
 // cluster: it reads nodes and pods from the API server, with the user's own kubeconfig and rights.
-// What only KubeDevice's schedulers know, they are asked: schedulers, why, fit and whatif. What
-// other parts of KubeDevice do for administrators is here by the same name: enrol, leave and
+// What only KubeDevice's schedulers know, these commands query: schedulers, why, fit and whatif.
+// What other parts of KubeDevice do for administrators is here by the same name: enrol, leave and
 // seal-keys. What it shows is put together by packages devices and lint.
 package command
 
@@ -71,7 +71,7 @@ func Main() int {
 		leases, err := coordinationclient.NewForConfig(config)
 		return scheduler.Options{Config: config, Leases: leases, Now: env.now}, err
 	}
-	env.placement = env.askScheduler
+	env.placement = env.connectScheduler
 	command := newCommand(env)
 	flags.AddFlags(command.PersistentFlags())
 	addVerbosity(command)

@@ -35,7 +35,7 @@ type environment struct {
 	schedulers func() (scheduler.Options, error)
 	// placement connects to a scheduler for questions about placement: the one with this URL, or
 	// for "" the one that leads. The caller disconnects.
-	placement func(ctx context.Context, url string) (to asker, disconnect func(), err error)
+	placement func(ctx context.Context, url string) (to querier, disconnect func(), err error)
 	// terminal is what Out is.
 	terminal columns.Terminal
 	// browse shows an address in the user's browser.
@@ -59,7 +59,7 @@ func (e *environment) core() (corev1client.CoreV1Interface, error) {
 	return client, err
 }
 
-// asker asks the scheduler. in and out are JSON; an error of the scheduler is an API status.
-type asker interface {
-	Ask(ctx context.Context, method, path string, in, out any) error
+// querier queries the scheduler. in and out are JSON; an error of the scheduler is an API status.
+type querier interface {
+	Query(ctx context.Context, method, path string, in, out any) error
 }

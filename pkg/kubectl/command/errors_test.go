@@ -20,7 +20,7 @@ import (
 // interrupted is a scheduler that has not answered before the user interrupts the command.
 type interrupted context.CancelFunc
 
-func (interrupt interrupted) Ask(ctx context.Context, _, _ string, _, _ any) error {
+func (interrupt interrupted) Query(ctx context.Context, _, _ string, _, _ any) error {
 	interrupt()
 	return fmt.Errorf("no answer: %w", ctx.Err())
 }
@@ -47,8 +47,8 @@ func TestAnInterruptionIsNoAnswer(t *testing.T) {
 }
 
 func TestErrorsHaveTheWordsOfKubectl(t *testing.T) {
-	const nobody = "127.0.0.1:1"
-	_, refused := http.Get("http://" + nobody + "/api") //nolint:bodyclose // nobody answers
+	const closed = "127.0.0.1:1"
+	_, refused := http.Get("http://" + closed + "/api") //nolint:bodyclose // no server answers
 	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, "n")
 	for name, test := range map[string]struct {
 		err  error
@@ -58,9 +58,9 @@ func TestErrorsHaveTheWordsOfKubectl(t *testing.T) {
 		"with more words": {
 			fmt.Errorf("get: %w", missing), `Error from server (NotFound): get: nodes "n" not found` + "\n",
 		},
-		"nobody listens": {refused, "Unable to connect to the server " + nobody + ": "},
-		"several":        {errors.Join(missing, errors.New("b")), "\nerror: b\n"},
-		"anything else":  {errors.New("x"), "error: x\n"},
+		"no server":     {refused, "Unable to connect to the server " + closed + ": "},
+		"several":       {errors.Join(missing, errors.New("b")), "\nerror: b\n"},
+		"anything else": {errors.New("x"), "error: x\n"},
 	} {
 		var text strings.Builder
 		if printError(&text, test.err); !strings.Contains(text.String(), test.want) {

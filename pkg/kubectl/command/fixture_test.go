@@ -52,7 +52,7 @@ func (streams) IsWatchListSemanticsUnSupported() bool { return true }
 type fixture struct {
 	client    *fake.Clientset
 	terminal  columns.Terminal
-	scheduler asker // nil for none
+	scheduler querier // nil for none
 }
 
 func newFixture(objects ...runtime.Object) *fixture {
@@ -85,9 +85,9 @@ func (f *fixture) runTo(ctx context.Context, line string, to genericiooptions.IO
 		config := &rest.Config{Host: "https://127.0.0.1:1", BearerToken: "secret"}
 		return scheduler.Options{Config: config, Leases: f.client.CoordinationV1(), Now: env.now}, nil
 	}
-	env.placement = env.askScheduler
+	env.placement = env.connectScheduler
 	if f.scheduler != nil {
-		env.placement = func(context.Context, string) (asker, func(), error) { return f.scheduler, func() {}, nil }
+		env.placement = func(context.Context, string) (querier, func(), error) { return f.scheduler, func() {}, nil }
 	}
 	command := newCommand(env)
 	command.PersistentFlags().StringVarP(&namespace, "namespace", "n", namespace, "")

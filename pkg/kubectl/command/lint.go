@@ -41,7 +41,7 @@ func lintCommand(env *environment) *cobra.Command {
 		Use:   "lint -f FILE...",
 		Short: "Find mistakes in what manifests request of devices",
 		Long: `Find mistakes in what manifests request of devices, in the annotation KubeDevice/DeviceInfo and in
-limits, of pods and of whatever has a pod template.
+limits, of pods and of all objects with a pod template.
 
 Each finding is a line with file, line and column. Manifests are compared with what the nodes of the
 cluster have, unless there is none (--offline): what no node has is a warning.

@@ -25,7 +25,7 @@ func newNodesTable(env *environment, output *output) *nodesTable {
 	t := &nodesTable{env: env, tree: env.terminal.Tree, wide: output.format == wide}
 	header := []string{"NODE", "DEVICE", "GROUP", "MODEL"}
 	if t.tree {
-		header = []string{"NAME"} // the model is beside the node
+		header = []string{"NAME"} // the model is after the node's name
 	}
 	header = append(header, "MEMORY", "USE", "HEALTH")
 	if t.wide {
@@ -35,7 +35,7 @@ func newNodesTable(env *environment, output *output) *nodesTable {
 	return t
 }
 
-// write writes nodes, and warnings about them beside the table.
+// write writes nodes, and warnings about them to standard error.
 func (t *nodesTable) write(nodes []*devices.Node) error {
 	if len(nodes) == 0 {
 		_, err := fmt.Fprintln(t.env.ErrOut, noNodes)
@@ -96,7 +96,7 @@ func (t *nodesTable) cellsOf(d *devices.Device) []columns.Cell {
 	use, health := columns.Text(strings.ToLower(string(d.Use))), columns.Text(string(d.Health))
 	switch {
 	case d.Use == devices.Free && d.Health != devices.Healthy:
-		use = columns.Text("") // nobody can have it
+		use = columns.Text("") // no pod can have it
 	case d.Use == devices.Free && len(d.Taints) == 0:
 		use.Style = columns.Green
 	case d.Use == devices.Shared:

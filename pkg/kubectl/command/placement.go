@@ -39,9 +39,9 @@ func (o *placementOptions) addFlags(command *cobra.Command) {
 		schedulerapi.MaxWithin*time.Millisecond))
 }
 
-// addSchedulerFlag adds the flag that says which scheduler is asked.
+// addSchedulerFlag adds the flag that says which scheduler is queried.
 func addSchedulerFlag(command *cobra.Command, url *string) {
-	command.Flags().StringVar(url, "scheduler", "", "Scheduler to ask, as https://HOST:PORT. The default is the one "+
+	command.Flags().StringVar(url, "scheduler", "", "Scheduler to query, as https://HOST:PORT. The default is the one "+
 		"that leads, through a port-forward to its pod.")
 }
 
@@ -50,8 +50,8 @@ func placementUsage(command *cobra.Command, err error) error {
 	return &exitStatus{placementFailed, &usageError{err, command.CommandPath()}}
 }
 
-// ask checks the flags, asks the scheduler, and returns its answer.
-func (o *placementOptions) ask(command *cobra.Command, path string, in func() (any, error), out any) error {
+// query checks the flags, queries the scheduler, and returns its answer.
+func (o *placementOptions) query(command *cobra.Command, path string, in func() (any, error), out any) error {
 	if err := o.output.check(command); err != nil {
 		return &exitStatus{placementFailed, err}
 	}
@@ -70,7 +70,7 @@ func (o *placementOptions) ask(command *cobra.Command, path string, in func() (a
 		return failed(err)
 	}
 	defer disconnect()
-	if err := scheduler.Ask(command.Context(), http.MethodPost, path, question, out); err != nil {
+	if err := scheduler.Query(command.Context(), http.MethodPost, path, question, out); err != nil {
 		return failed(err)
 	}
 	return nil

@@ -40,7 +40,7 @@ import (
 // engine is a scheduler that answers questions about placement at this address.
 type engine string
 
-func (address engine) Ask(ctx context.Context, method, path string, in, out any) error {
+func (address engine) Query(ctx context.Context, method, path string, in, out any) error {
 	question, err := json.Marshal(in)
 	if err != nil {
 		return err
@@ -161,10 +161,10 @@ func twoNodes(t *testing.T) []runtime.Object {
 // What the commands print of the answers of the scheduler's own engine, and their exit statuses.
 func TestPlacementTranscript(t *testing.T) {
 	objects := twoNodes(t)
-	asked := startEngine(t, corev1.DefaultSchedulerName, objects...)
+	started := startEngine(t, corev1.DefaultSchedulerName, objects...)
 	testTranscript(t, "testdata/placement/placement.txt", func() *fixture {
 		f := newFixture(objects...)
-		f.scheduler = asked
+		f.scheduler = started
 		return f
 	})
 }
@@ -173,10 +173,10 @@ func TestPlacementTranscript(t *testing.T) {
 // brings their pods to it.
 func TestPlacementBySecondSchedulerTranscript(t *testing.T) {
 	objects := twoNodes(t)
-	asked := startEngine(t, frameworkplugin.SchedulerName, objects...)
+	started := startEngine(t, frameworkplugin.SchedulerName, objects...)
 	testTranscript(t, "testdata/placement/second.txt", func() *fixture {
 		f := newFixture(objects...)
-		f.scheduler = asked
+		f.scheduler = started
 		return f
 	})
 }
@@ -208,10 +208,10 @@ func TestRefusedTranscript(t *testing.T) {
 		pod.ResourceVersion, pod.Spec.SchedulerName = "1", corev1.DefaultSchedulerName
 		objects = append(objects, pod)
 	}
-	asked := startEngine(t, corev1.DefaultSchedulerName, objects...)
+	started := startEngine(t, corev1.DefaultSchedulerName, objects...)
 	testTranscript(t, "testdata/placement/refused.txt", func() *fixture {
 		f := newFixture(objects...)
-		f.scheduler = asked
+		f.scheduler = started
 		return f
 	})
 }

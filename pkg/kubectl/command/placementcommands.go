@@ -41,7 +41,7 @@ refuses it, and 2 if there is no answer.`,
 			}
 			if why == nil {
 				why = &schedulerapi.Why{}
-				err = o.ask(command, schedulerapi.WhyPath, func() (any, error) {
+				err = o.query(command, schedulerapi.WhyPath, func() (any, error) {
 					return schedulerapi.WhyRequest{
 						Pod: o.podName(args[0]), Within: o.within.Milliseconds(),
 					}, nil
@@ -174,7 +174,7 @@ The exit status is 0 if all would fit, 1 if not, and 2 if there is no answer.`,
 	return command
 }
 
-// prefixed completes names behind a prefix, whatever the command's arguments are.
+// prefixed completes names behind a prefix, for all arguments of the command.
 func prefixed(prefix string, names completion) completion {
 	return func(command *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		rest, ok := strings.CutPrefix(begun, prefix)
@@ -194,7 +194,7 @@ func prefixed(prefix string, names completion) completion {
 
 func (o *manifestOptions) run(command *cobra.Command, path string, question func() (any, error)) error {
 	var placements schedulerapi.Placements
-	if err := o.ask(command, path, question, &placements); err != nil {
+	if err := o.query(command, path, question, &placements); err != nil {
 		return err
 	}
 	var err error

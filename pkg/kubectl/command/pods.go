@@ -44,7 +44,7 @@ that have ended hold nothing, and are left out unless they are named.`,
   # The devices of one pod, with their topology
   kubectl device pods trainer-0 -n research -o wide
 
-  # Whatever waits for devices in any namespace
+  # The pods that wait for devices in any namespace
   kubectl device pods -A -o json | jq -r '.items[]
     | select(.state == "Waiting") | "\(.namespace)/\(.name) \(.message)"'`,
 		ValidArgsFunction: completePods(env),

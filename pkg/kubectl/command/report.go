@@ -47,7 +47,7 @@ and the messages of events are as they were written: read them before you pass t
 
 What cannot be read, for lack of rights or because it is not there, is named in the file index.txt
 and printed as a warning; the rest is written all the same. So is a scheduler that shares a node
-with pods that have devices: whoever breaks out of one of these has the scheduler's key.`,
+with pods that have devices: a process that breaks out of one of these has the scheduler's key.`,
 		Example: `  # A report about the whole cluster, with events and logs of the last hour
   kubectl device report
 
@@ -68,7 +68,8 @@ with pods that have devices: whoever breaks out of one of these has the schedule
 	command.Flags().StringVarP(&o.file, "output", "o", "",
 		"File to write, in place of one that is there. The default is kubedevice-report-TIME.tar.gz.")
 	command.Flags().StringSliceVar(&o.nodes, "node", nil,
-		"Node to report about, with its pods, beside those without a node. May be repeated. The default is all nodes.")
+		"Node to report about, with its pods. The pods without a node are always in the report. May be repeated. The "+
+			"default is all nodes.")
 	command.Flags().DurationVar(&o.since, "since", time.Hour,
 		"Only events and lines of logs newer than a relative duration like 5s, 2m, or 3h.")
 	command.Flags().BoolVar(&o.noLogs, "no-logs", false, "Leave logs out.")

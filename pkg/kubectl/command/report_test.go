@@ -114,7 +114,7 @@ const (
 	schedulerMetrics = "kubernetes_build_info{build_date=\"\",git_version=\"v1.37.1+kubedevice-2\"} 1\n"
 )
 
-// withControlPlane returns a fixture with what a report reads beside nodes and pods.
+// withControlPlane returns a fixture with what a report reads in addition to nodes and pods.
 func withControlPlane(t *testing.T, objects ...apiruntime.Object) *fixture {
 	t.Helper()
 	scheduler := newPod("kube-system/kube-scheduler-a")
@@ -349,10 +349,10 @@ func TestAReportThatCannotBeMadeLeavesWhatIsThere(t *testing.T) {
 	}
 	f := withControlPlane(t)
 	f.client.PrependReactor("get", "version", func(clienttesting.Action) (bool, apiruntime.Object, error) {
-		return true, nil, errors.New("nobody answers")
+		return true, nil, errors.New("no server answers")
 	})
 	for flags, want := range map[string]string{
-		"-o " + file: "nobody answers", "-o " + directory: "something that is not a file",
+		"-o " + file: "no server answers", "-o " + directory: "something that is not a file",
 		"-o " + filepath.Join(directory, "none", "x"): "none", "--since 0s": "--since must be", "a": "unknown command",
 	} {
 		if _, stderr, status := f.run(t.Context(), "report "+flags); status != 1 || !strings.Contains(stderr, want) {

@@ -39,7 +39,7 @@ func schedulersCommand(env *environment) *cobra.Command {
 it answers you. With --raw, print what one of them answers: the one that leads, if it can be reached.
 
 A scheduler is reached through a port-forward to its pod, with your own credentials. They are sent
-only to whoever has the key that the scheduler publishes in the namespace kubedevice-schedulers.`,
+only to a server with the key that the scheduler publishes in the namespace kubedevice-schedulers.`,
 		Example: `  # The schedulers
   kubectl device schedulers
 
@@ -81,7 +81,7 @@ func (o *schedulersOptions) printRaw(ctx context.Context) error {
 		path = schedulerapi.Prefix + path
 	}
 	var text []byte
-	if err := client.Ask(ctx, http.MethodGet, path, nil, &text); err != nil {
+	if err := client.Query(ctx, http.MethodGet, path, nil, &text); err != nil {
 		return err
 	}
 	_, err = o.env.Out.Write(text)
@@ -98,8 +98,8 @@ func (e *environment) scheduler(ctx context.Context, url string) (*scheduler.Cli
 	return scheduler.Connect(ctx, options)
 }
 
-// askScheduler is scheduler for questions about placement.
-func (e *environment) askScheduler(ctx context.Context, url string) (to asker, disconnect func(), err error) {
+// connectScheduler is scheduler for questions about placement.
+func (e *environment) connectScheduler(ctx context.Context, url string) (to querier, disconnect func(), err error) {
 	client, err := e.scheduler(ctx, url)
 	if err != nil {
 		return nil, nil, err

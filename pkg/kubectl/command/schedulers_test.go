@@ -16,7 +16,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 )
 
-// A scheduler that answers, beside one that has published another key.
+// One scheduler answers, and another one has published another key.
 func TestSchedulersAreAskedWhoTheyAre(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == schedulerapi.ServerPath {

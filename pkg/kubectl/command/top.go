@@ -31,8 +31,8 @@ func topCommand(env *environment) *cobra.Command {
 		Long: `Show for each node and each kind of device how many are free, shared and taken as a whole, how much
 of them is in use, and how fragmented they are: the largest group of devices that are all free.
 
-Each device counts once. Cordoned are those that nobody holds and no new pod gets, also because
-their node is cordoned or not ready, and tainted those that nobody holds and only pods that tolerate
+Each device counts once. Cordoned are those that no pod holds and no new pod gets, also because
+their node is cordoned or not ready, and tainted those that no pod holds and only pods that tolerate
 their taints get: they are not free.
 
 The lines of all nodes together come last. Their largest free group is that of a single node.`,
@@ -69,7 +69,7 @@ func (o *topOptions) run(ctx context.Context) error {
 	return errors.Join(o.write(nodes), missing)
 }
 
-// write writes the usage of nodes, and warnings about them beside it.
+// write writes the usage of nodes, and warnings about them to standard error.
 func (o *topOptions) write(nodes []*devices.Node) (err error) {
 	usage := devices.NewUsage(nodes)
 	if o.output.table() {

@@ -178,8 +178,8 @@ func TestAWatchedNodeIsPrintedWhenItsDevicesOrTheirHoldersChange(t *testing.T) {
 	node.Status.Conditions = []corev1.NodeCondition{{
 		Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now(),
 	}}
-	sick := newNode(t, "n", without(gpus(1), "gpu-0"))
-	for _, next := range []*corev1.Node{node, sick} {
+	unhealthy := newNode(t, "n", without(gpus(1), "gpu-0"))
+	for _, next := range []*corev1.Node{node, unhealthy} {
 		if _, err := f.client.CoreV1().Nodes().Update(t.Context(), next, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}

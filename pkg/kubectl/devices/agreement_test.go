@@ -64,7 +64,7 @@ func scheduler(t *testing.T, node *corev1.Node, pods []*corev1.Pod) held {
 }
 
 // Nodes of random groups, or of none, which the plugin then puts into groups; and pods of random
-// allocations, of which some are for other nodes, other pods or nobody.
+// allocations, of which some are for other nodes, other pods or no pod.
 func TestTheHoldersAreThoseOfTheScheduler(t *testing.T) {
 	compared := 0
 	for seed := range uint64(100) {

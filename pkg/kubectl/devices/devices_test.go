@@ -149,7 +149,7 @@ func TestWhoHoldsWhat(t *testing.T) {
 		pods                  []map[string]int64
 		want                  string // device, health, use, holders
 	}{
-		"nobody holds anything": {two, two, nil, "a Healthy Free, b Healthy Free"},
+		"no device is held": {two, two, nil, "a Healthy Free, b Healthy Free"},
 		"a part is held": {
 			two, two, []map[string]int64{{"grp/0/gpu/a/memory": 40}}, "a Healthy Shared p0, b Healthy Free",
 		},
@@ -273,7 +273,7 @@ func TestReasonIsShort(t *testing.T) {
 	}
 }
 
-// What is shown of two nodes is the same whatever the order of pods and of maps.
+// What is shown of two nodes is the same for every order of pods and of maps.
 func TestTheOrderIsAlwaysTheSame(t *testing.T) {
 	all := map[string]int64{}
 	var pods []*corev1.Pod
@@ -299,7 +299,7 @@ func TestTheOrderIsAlwaysTheSame(t *testing.T) {
 	}
 }
 
-// Each node of 8 GPUs, of which pods hold 6, beside reading the annotations alone.
+// Each node of 8 GPUs, of which pods hold 6, compared with reading the annotations alone.
 func BenchmarkNodes(b *testing.B) {
 	const nodes = 5000
 	all := map[string]int64{}

@@ -95,7 +95,7 @@ func (n *Node) Status() string {
 	return status
 }
 
-// deviceID identifies a device whatever groups it is in.
+// deviceID identifies a device, in all groups.
 type deviceID struct{ kind, id string }
 
 // nodeBuilder collects the devices of a node.

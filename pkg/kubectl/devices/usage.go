@@ -31,14 +31,14 @@ type Usage struct {
 	// pods.
 	Cordoned int `json:"cordoned"`
 	Tainted  int `json:"tainted"`
-	// Shared and Whole are those that are in use, whatever taints they have.
+	// Shared and Whole are those that are in use, with or without taints.
 	Shared    int `json:"shared"`
 	Whole     int `json:"whole"`
 	Unhealthy int `json:"unhealthy"`
 	// UsedDevices is how much is in use of the healthy ones, in devices: a device of which three
 	// quarters are in use counts as 0.75.
 	UsedDevices float64 `json:"usedDevices"`
-	// Resources are the sums over the healthy ones, masks aside, by name.
+	// Resources are the sums over the healthy ones, except masks, by name.
 	Resources []Resource `json:"resources"`
 	// LargestFree is the largest group of which no device is in use, on any one node: the node
 	// itself, a group of it, or a single device. Unhealthy devices and those with taints do not

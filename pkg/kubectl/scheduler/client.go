@@ -37,7 +37,7 @@ const (
 	maxAnswer = 64 << 20
 )
 
-// Options say which scheduler is asked, and as whom.
+// Options say which scheduler is queried, and as whom.
 type Options struct {
 	// Config is how the user reaches the API server. The scheduler gets the same credentials.
 	Config *rest.Config
@@ -50,7 +50,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Client asks one scheduler. It is safe for concurrent use.
+// Client queries one scheduler. It is safe for concurrent use.
 //
 // It sends the user's credentials only over connections that end at a published public key. The
 // connection is TLS 1.3, in which the server has proved that it has the key before the client sends
@@ -90,7 +90,7 @@ func Connect(ctx context.Context, options Options) (*Client, error) {
 	return nil, errors.Join(failed...)
 }
 
-// isRefusal reports whether the scheduler knows who asks, and refuses: another one would, too.
+// isRefusal reports whether the scheduler knows the user, and refuses: another one would, too.
 func isRefusal(err error) bool { return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) }
 
 // connectTo connects to the scheduler at options.URL, which must be one of those that are found.
@@ -138,7 +138,7 @@ func onThisMachine(host string) bool {
 	return err == nil && strings.EqualFold(own, host)
 }
 
-// open makes the client of the scheduler at an address, which must be one of these, and asks it who
+// open makes the client of the scheduler at an address, which must be one of these, and queries who
 // it is. It calls stop when the client is closed, or at once when it fails.
 func open(
 	ctx context.Context, config *rest.Config, base string, expected []Instance, stop func(),
@@ -152,14 +152,14 @@ func open(
 	client := &Client{
 		base: base,
 		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse // who is verified sends nobody elsewhere
+			return http.ErrUseLastResponse // a verified scheduler does not redirect
 		}},
 		close: func() {
 			guard.transport.CloseIdleConnections()
 			stop()
 		},
 	}
-	if err := client.Ask(ctx, http.MethodGet, schedulerapi.ServerPath, nil, &client.Server); err != nil {
+	if err := client.Query(ctx, http.MethodGet, schedulerapi.ServerPath, nil, &client.Server); err != nil {
 		client.Close()
 		return nil, err
 	}
@@ -173,8 +173,8 @@ func (c *Client) Close() { c.close() }
 // Ask makes a request of the API and decodes the answer. path is one of package schedulerapi, with
 // a query; in is encoded as the body, if it is not nil; out is a pointer, or a *[]byte for the
 // answer as it is. An error of the scheduler's is an apierrors.APIStatus. What the scheduler puts
-// off (429, 503) is asked again a few times.
-func (c *Client) Ask(ctx context.Context, method, path string, in, out any) error {
+// off (429, 503) is queried again a few times.
+func (c *Client) Query(ctx context.Context, method, path string, in, out any) error {
 	var body []byte
 	if in != nil {
 		var err error
@@ -183,7 +183,7 @@ func (c *Client) Ask(ctx context.Context, method, path string, in, out any) erro
 		}
 	}
 	for try := 0; ; try++ {
-		text, after, err := c.ask(ctx, method, path, body)
+		text, after, err := c.send(ctx, method, path, body)
 		switch {
 		case err == nil:
 			if raw, ok := out.(*[]byte); ok {
@@ -205,8 +205,8 @@ func (c *Client) Ask(ctx context.Context, method, path string, in, out any) erro
 	}
 }
 
-// ask makes a request once. after is when to make it again, 0 for never.
-func (c *Client) ask(
+// send makes a request once. after is when to make it again, 0 for never.
+func (c *Client) send(
 	ctx context.Context, method, path string, body []byte,
 ) (text []byte, after time.Duration, err error) {
 	request, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))

@@ -43,7 +43,7 @@ type server struct {
 	tokens                    chan string // of requests
 }
 
-// serve starts a server with a certificate of its own, which asks clients for theirs.
+// serve starts a server with a certificate of its own, which requests those of clients.
 func serve(t *testing.T, answer http.HandlerFunc) *server {
 	t.Helper()
 	certificate, key, err := cert.GenerateSelfSignedCertKey("scheduler", nil, nil)
@@ -178,7 +178,7 @@ func TestTheSchedulerThatLeadsIsPreferred(t *testing.T) {
 
 // Somebody else answers where a scheduler should: at the published address, and at the one that the
 // user names. It learns nothing.
-func TestNobodyElseGetsCredentials(t *testing.T) {
+func TestOnlyTheSchedulerGetsCredentials(t *testing.T) {
 	scheduler, impostor := serve(t, leads(true)), serve(t, leads(true))
 	right := scheduler.lease(t, "a", true)
 	address, _, err := schedulerapi.ReadAddress(right)
@@ -294,13 +294,13 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		options Options
 		says    string
 	}{
-		"no scheduler":          {options(t), "is deploy/rbac applied?"},
-		"one nobody can read":   {options(t, unreadable), "annotation kubedevice.io/scheduler-api of lease"},
-		"one that is elsewhere": {options(t, newLease(t, "a", now, elsewhere)), "of the machine cp9 alone; run this"},
-		"not for this user":     {options(t, forbidden.lease(t, "a", true)), "kubedevice-devices-viewer"},
-		"an unknown user":       {options(t, unknown.lease(t, "a", true)), "--client-ca-file must be those"},
-		"as somebody else":      {impersonating, "leave out --as"},
-		"another scheme":        {wrong, "want https://HOST:PORT"},
+		"no scheduler":           {options(t), "is deploy/rbac applied?"},
+		"one that is unreadable": {options(t, unreadable), "annotation kubedevice.io/scheduler-api of lease"},
+		"one that is elsewhere":  {options(t, newLease(t, "a", now, elsewhere)), "of the machine cp9 alone; run this"},
+		"not for this user":      {options(t, forbidden.lease(t, "a", true)), "kubedevice-devices-viewer"},
+		"an unknown user":        {options(t, unknown.lease(t, "a", true)), "--client-ca-file must be those"},
+		"as somebody else":       {impersonating, "leave out --as"},
+		"another scheme":         {wrong, "want https://HOST:PORT"},
 	} {
 		client, err := Connect(t.Context(), test.options)
 		if err == nil {
@@ -332,7 +332,7 @@ func TestTheRightThatIsMissingIsThatOfTheRequest(t *testing.T) {
 	for method, want := range map[string]string{
 		http.MethodPost: `"kubectl auth can-i post /devices/x"`, http.MethodGet: `"kubectl auth can-i get /devices/x"`,
 	} {
-		err := client.Ask(t.Context(), method, "/devices/x", nil, nil)
+		err := client.Query(t.Context(), method, "/devices/x", nil, nil)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}

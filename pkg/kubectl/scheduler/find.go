@@ -1,9 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scheduler asks KubeDevice's scheduler what only it knows, with the user's own
+// Package scheduler queries KubeDevice's scheduler for what only it knows, with the user's own
 // credentials. It finds the schedulers by the Leases in which they publish where they answer, and
-// sends credentials to nobody else: see Client.
+// sends credentials only to them: see Client.
 package scheduler
 
 import (

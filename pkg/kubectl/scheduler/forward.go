@@ -22,8 +22,8 @@ import (
 	streaming "k8s.io/streaming/pkg/httpstream"
 )
 
-// tunnel is a port-forward to a scheduler's pod, as that of kubectl port-forward. Whoever answers
-// at its end is verified as anybody else is: another program of this machine, or of the node, gets
+// tunnel is a port-forward to a scheduler's pod, as that of kubectl port-forward. The server
+// at its end is verified as every other: another program of this machine, or of the node, gets
 // no credentials.
 type tunnel struct {
 	address string // on this machine
@@ -82,8 +82,8 @@ func (t *tunnel) stop() {
 	<-t.ended
 }
 
-// problem is a sink for logs that keeps the last error: a port-forward logs why nobody answers at
-// the other end. It is safe for concurrent use.
+// problem is a sink for logs that keeps the last error: a port-forward logs why no server answers
+// at the other end. It is safe for concurrent use.
 type problem struct {
 	mu  sync.Mutex
 	err error

@@ -42,18 +42,18 @@ func (e *impostorError) Error() string {
 		"scheduler of this cluster? Its key may have changed a moment ago: then try again", e.address, e.presented, who)
 }
 
-// errImpersonation is why the scheduler is not asked.
+// errImpersonation is why the scheduler is not queried.
 var errImpersonation = errors.New("the scheduler knows no impersonation, and would answer with your own rights: " +
 	"leave out --as, --as-group and --as-uid")
 
 // roundTripper returns what sends the credentials of a configuration to the schedulers that are
-// expected at an address, and to nobody else.
+// expected at an address, and to no other server.
 func (g *guard) roundTripper(config *rest.Config, base string) (http.RoundTripper, error) {
 	if as := config.Impersonate; as.UserName != "" || as.UID != "" || len(as.Groups) > 0 || len(as.Extra) > 0 {
 		return nil, errImpersonation
 	}
 	// The credentials are the API server's: tokens, client certificates, and the plugins that
-	// provide them, which are told of the API server alone. How that is verified is not about the
+	// provide them, which know the API server alone. How that is verified is not about the
 	// scheduler.
 	config = rest.CopyConfig(config)
 	config.WrapTransport = nil

@@ -32,12 +32,12 @@ var headers = map[string]string{
 	"Cache-Control":                "no-store",
 }
 
-// guard lets nobody in but the user's own browser. It is safe for concurrent use.
+// guard lets in the user's own browser alone. It is safe for concurrent use.
 //
 // The page itself is no secret, and every user of this machine may load it. What it shows is sent
-// to whoever has the key, in a header: browsers send cookies to all ports of a host, and so to the
-// servers of others on this machine, but a header only where the page's script wants it. The key
-// that the script keeps is the origin's alone, and the port is a part of that.
+// to every client with the key, in a header: browsers send cookies to all ports of a host, and so
+// to the servers of others on this machine, but a header only where the page's script wants it. The
+// key that the script keeps is the origin's alone, and the port is a part of that.
 type guard struct {
 	page, data http.Handler
 	key        string

@@ -14,27 +14,27 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 )
 
-// askLimit is how long a question may take, the way to the scheduler included.
-const askLimit = 30 * time.Second
+// queryTimeout is how long a question may take, the way to the scheduler included.
+const queryTimeout = 30 * time.Second
 
 // Scheduler answers questions about placement, with the user's rights. Package
 // pkg/kubectl/scheduler has the client that does.
 type Scheduler interface {
-	Ask(ctx context.Context, method, path string, in, out any) error
+	Query(ctx context.Context, method, path string, in, out any) error
 }
 
 // Connect connects to the scheduler that leads. The caller disconnects.
 type Connect func(ctx context.Context) (to Scheduler, disconnect func(), err error)
 
-// questions asks the scheduler what the page wants to know, one question after another. Each has a
+// questions queries the scheduler for the page, one question after another. Each has a
 // connection of its own: the scheduler that leads may be another one by the next.
 type questions struct {
 	connect Connect
-	turn    chan struct{} // has room for one
+	slot    chan struct{} // has room for one
 }
 
 func newQuestions(connect Connect) *questions {
-	return &questions{connect: connect, turn: make(chan struct{}, 1)}
+	return &questions{connect: connect, slot: make(chan struct{}, 1)}
 }
 
 // answer is what the scheduler says, or in words why it says nothing.
@@ -52,7 +52,7 @@ func (q *questions) why(w http.ResponseWriter, r *http.Request) {
 	}
 	var a answer
 	a.Why = &schedulerapi.Why{}
-	if err := q.ask(r.Context(), schedulerapi.WhyPath, schedulerapi.WhyRequest{Pod: pod}, a.Why); err != nil {
+	if err := q.query(r.Context(), schedulerapi.WhyPath, schedulerapi.WhyRequest{Pod: pod}, a.Why); err != nil {
 		a = answer{Problem: err.Error()}
 	}
 	send(w, &a)
@@ -75,7 +75,7 @@ func (q *questions) whatIf(w http.ResponseWriter, r *http.Request) {
 	}
 	var a answer
 	a.Placements = &schedulerapi.Placements{}
-	if err := q.ask(r.Context(), schedulerapi.WhatIfPath, request, a.Placements); err != nil {
+	if err := q.query(r.Context(), schedulerapi.WhatIfPath, request, a.Placements); err != nil {
 		a = answer{Problem: err.Error()}
 	}
 	send(w, &a)
@@ -110,22 +110,22 @@ func podAsked(w http.ResponseWriter, r *http.Request) (pod schedulerapi.PodName,
 	return pod, true
 }
 
-// ask asks one question.
-func (q *questions) ask(ctx context.Context, path string, in, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
+// query sends one question to the scheduler.
+func (q *questions) query(ctx context.Context, path string, in, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	select {
-	case q.turn <- struct{}{}:
-		defer func() { <-q.turn }()
+	case q.slot <- struct{}{}:
+		defer func() { <-q.slot }()
 	case <-ctx.Done():
-		return fmt.Errorf("the questions before this one took longer than %v", askLimit)
+		return fmt.Errorf("the questions before this one took longer than %v", queryTimeout)
 	}
 	scheduler, disconnect, err := q.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer disconnect()
-	return scheduler.Ask(ctx, http.MethodPost, path, in, out)
+	return scheduler.Query(ctx, http.MethodPost, path, in, out)
 }
 
 // send sends JSON.

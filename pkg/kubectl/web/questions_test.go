@@ -16,14 +16,14 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 )
 
-// scheduler answers what it is told to, and keeps what it is asked.
+// scheduler gives configured answers, and keeps the requests.
 type scheduler struct {
 	mu        sync.Mutex
-	away      error // why nobody connects to it
+	away      error // why connections to it fail
 	refuses   error
 	connected int // connections that are open
 	atOnce    int // the most of them at a time
-	asked     []string
+	queries   []string
 }
 
 func (s *scheduler) connect(context.Context) (Scheduler, func(), error) {
@@ -41,11 +41,11 @@ func (s *scheduler) connect(context.Context) (Scheduler, func(), error) {
 	}, nil
 }
 
-func (s *scheduler) Ask(_ context.Context, method, path string, in, out any) error {
+func (s *scheduler) Query(_ context.Context, method, path string, in, out any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	text, err := json.Marshal(in)
-	s.asked = append(s.asked, method+" "+path+" "+string(text))
+	s.queries = append(s.queries, method+" "+path+" "+string(text))
 	if err != nil || s.refuses != nil {
 		return errors.Join(err, s.refuses)
 	}
@@ -58,8 +58,8 @@ func (s *scheduler) Ask(_ context.Context, method, path string, in, out any) err
 	return nil
 }
 
-// ask returns the answer to a question of the page.
-func (f *fixture) ask(query string) (a answer) {
+// query returns the answer to a question of the page.
+func (f *fixture) query(query string) (a answer) {
 	f.t.Helper()
 	response, text := f.get(f.base+query, f.withKey()...)
 	if err := json.Unmarshal([]byte(text), &a); err != nil || response.StatusCode != http.StatusOK {
@@ -70,10 +70,10 @@ func (f *fixture) ask(query string) (a answer) {
 
 func TestQuestionsAreAskedOfTheScheduler(t *testing.T) {
 	f := newFixture(t)
-	if a := f.ask("/why?namespace=default&name=big"); a.Why == nil || a.Why.Nodes != 2 || a.Problem != "" {
+	if a := f.query("/why?namespace=default&name=big"); a.Why == nil || a.Why.Nodes != 2 || a.Problem != "" {
 		t.Errorf("the answer is %+v", a)
 	}
-	a := f.ask("/whatif?namespace=default&name=big&change=without:research/a&change=like:n:1&change=cordon:n&" +
+	a := f.query("/whatif?namespace=default&name=big&change=without:research/a&change=like:n:1&change=cordon:n&" +
 		"change=cordon:n/gpugrp0/1/gpu/g")
 	if a.Placements == nil || !a.Placements.Fits || a.Why != nil || a.Problem != "" {
 		t.Errorf("the answer is %+v", a)
@@ -85,8 +85,8 @@ func TestQuestionsAreAskedOfTheScheduler(t *testing.T) {
 			`{"without":{"namespace":"research","name":"a"}},{"withNodeLike":"n:1"},{"cordon":"n"},` +
 			`{"cordon":"n/gpugrp0/1/gpu/g"}]}`,
 	}
-	if diff := cmp.Diff(want, f.scheduler.asked); diff != "" {
-		t.Errorf("it is asked (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, f.scheduler.queries); diff != "" {
+		t.Errorf("it is queried (-want +got):\n%s", diff)
 	}
 	if f.scheduler.connected != 0 {
 		t.Errorf("%d connections are left", f.scheduler.connected)
@@ -96,11 +96,12 @@ func TestQuestionsAreAskedOfTheScheduler(t *testing.T) {
 func TestWhereNoSchedulerAnswersTheAnswerSaysWhy(t *testing.T) {
 	f := newFixture(t)
 	f.scheduler.refuses = errors.New("forbidden")
-	if a := f.ask("/why?namespace=default&name=big"); a.Why != nil || a.Problem != "forbidden" {
+	if a := f.query("/why?namespace=default&name=big"); a.Why != nil || a.Problem != "forbidden" {
 		t.Errorf("the answer is %+v", a)
 	}
 	f.scheduler.away = errors.New("no scheduler publishes where it answers")
-	if a := f.ask("/whatif?namespace=default&name=big"); a.Placements != nil || a.Problem != f.scheduler.away.Error() {
+	if a := f.query("/whatif?namespace=default&name=big"); a.Placements != nil ||
+		a.Problem != f.scheduler.away.Error() {
 		t.Errorf("the answer is %+v", a)
 	}
 }
@@ -117,8 +118,8 @@ func TestQuestionsThatAreNoneAreRefused(t *testing.T) {
 	} {
 		f.want(what, http.StatusBadRequest, f.base+path, f.withKey()...)
 	}
-	if len(f.scheduler.asked) > 0 {
-		t.Errorf("the scheduler is asked %q", f.scheduler.asked)
+	if len(f.scheduler.queries) > 0 {
+		t.Errorf("the scheduler is queried %q", f.scheduler.queries)
 	}
 }
 
@@ -129,7 +130,7 @@ func TestOneQuestionIsAskedAtATime(t *testing.T) {
 		asking.Go(func() { f.get(f.base+"/why?namespace=default&name=big", f.withKey()...) })
 	}
 	asking.Wait()
-	if len(f.scheduler.asked) != 8 || f.scheduler.atOnce != 1 {
-		t.Errorf("%d questions were asked, %d at a time", len(f.scheduler.asked), f.scheduler.atOnce)
+	if len(f.scheduler.queries) != 8 || f.scheduler.atOnce != 1 {
+		t.Errorf("%d questions were sent, %d at a time", len(f.scheduler.queries), f.scheduler.atOnce)
 	}
 }

@@ -42,7 +42,7 @@ type Server struct {
 }
 
 // Listen returns a server of a page that listens at an address of the loopback interface, as
-// 127.0.0.1:0, and serves nothing before [Server.Run]. Questions about placement are asked of the
+// 127.0.0.1:0, and serves nothing before [Server.Run]. Questions about placement go to the
 // scheduler that connect connects to.
 func Listen(address string, page fs.FS, reader *cluster.Reader, connect Connect) (*Server, error) {
 	if !isLoopback(address) {

@@ -184,18 +184,19 @@ func TestTheAddressForABrowserThatIsStartedOpensTheMapOnce(t *testing.T) {
 // Who else is on the machine can read the address in the arguments of what starts the browser.
 func TestTheAddressForABrowserThatIsStartedIsOfNoUseToOthers(t *testing.T) {
 	f := newFixture(t)
-	var asked []string
+	var addresses []string
 	other := true
 	f.guard.ofUser = func(from, to string) bool {
-		asked = append(asked, from, to)
+		addresses = append(addresses, from, to)
 		return !other
 	}
 	once := []string{"Authorization", "Bearer " + f.keyOf(f.OnceURL())}
 	f.want("of another user", http.StatusForbidden, f.base+"/key", once...)
 	other = false
 	f.want("of this one afterwards", http.StatusOK, f.base+"/key", once...)
-	if len(asked) != 4 || !strings.HasPrefix(asked[0], "127.0.0.1:") || "http://"+asked[1]+"/" != f.base+"/" {
-		t.Errorf("it is looked who has %q", asked)
+	if len(addresses) != 4 ||
+		!strings.HasPrefix(addresses[0], "127.0.0.1:") || "http://"+addresses[1]+"/" != f.base+"/" {
+		t.Errorf("the user of %q is looked up", addresses)
 	}
 }
 

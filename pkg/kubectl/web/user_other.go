@@ -5,5 +5,5 @@
 
 package web
 
-// connectsAsUser reports that whoever connects is this user: only Linux says who it is.
+// connectsAsUser reports that every client is this user: only Linux says who it is.
 func connectsAsUser(string, string) bool { return true }

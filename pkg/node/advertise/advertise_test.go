@@ -77,8 +77,8 @@ func nodeWith(annotation string, extended map[string]string) *corev1.Node {
 }
 
 func TestThePatchTouchesOnlyWhatIsOursAndDiffers(t *testing.T) {
-	sick := gpus(2)
-	sick.Allocatable[card0], sick.Allocatable[gpu], sick.KubeAlloc[gpu] = 0, 1, 1
+	unhealthy := gpus(2)
+	unhealthy.Allocatable[card0], unhealthy.Allocatable[gpu], unhealthy.KubeAlloc[gpu] = 0, 1, 1
 	two := annotationOf(t, gpus(2))
 	quoted := func(value string) string { return strings.ReplaceAll(value, `"`, `\"`) }
 	for name, test := range map[string]struct {
@@ -96,8 +96,8 @@ func TestThePatchTouchesOnlyWhatIsOursAndDiffers(t *testing.T) {
 		"an annotation that somebody removed is put back": {nodeWith("", map[string]string{"example.com/gpu": "2"}),
 			gpus(2),
 			`{"metadata":{"annotations":{"KubeDevice/DeviceInfo":"` + quoted(two) + `"}}}`},
-		"a sick device is in neither count": {nodeWith(annotationOf(t, sick),
-			map[string]string{"example.com/gpu": "2"}), sick,
+		"an unhealthy device is in neither count": {nodeWith(annotationOf(t, unhealthy),
+			map[string]string{"example.com/gpu": "2"}), unhealthy,
 			`{"status":{"allocatable":{"example.com/gpu":"1"},"capacity":{"example.com/gpu":"1"}}}`},
 		"when all plugins are gone, so is what they published": {nodeWith(two,
 			map[string]string{"example.com/gpu": "2", "example.com/other": "1"}), types.NewNodeInfoWithName("node-1"),
@@ -105,7 +105,7 @@ func TestThePatchTouchesOnlyWhatIsOursAndDiffers(t *testing.T) {
 		"a node without devices that never had any is left alone": {
 			nodeWith("", map[string]string{"example.com/other": "1"}), types.NewNodeInfoWithName("node-1"), "",
 		},
-		"an annotation that nobody can read is replaced": {nodeWith("{", map[string]string{"example.com/gpu": "2"}),
+		"an unreadable annotation is replaced": {nodeWith("{", map[string]string{"example.com/gpu": "2"}),
 			gpus(2),
 			`{"metadata":{"annotations":{"KubeDevice/DeviceInfo":"` + quoted(two) + `"}}}`},
 	} {
@@ -241,7 +241,7 @@ func TestWhatAPatchReturnedIsNotUndoneByAnOlderEvent(t *testing.T) {
 		"the first state":         {nil, state("u", "9"), state("u", "9")},
 		"a later state":           {state("u", "9"), state("u", "10"), state("u", "10")},
 		"an older state":          {state("u", "10"), state("u", "9"), state("u", "10")},
-		"a node made anew":        {state("u", "10"), state("v", "9"), state("v", "9")},
+		"a node made again":       {state("u", "10"), state("v", "9"), state("v", "9")},
 		"a deleted node":          {state("u", "10"), nil, nil},
 		"versions of other kinds": {state("u", "b"), state("u", "a"), state("u", "a")},
 	} {
@@ -329,10 +329,10 @@ func TestAChangeCutsThePauseAfterFailuresShort(t *testing.T) {
 				var following sync.WaitGroup
 				following.Go(func() { (&follower{Advertiser: a, client: client}).run(ctx, nodes) })
 				nodes <- nodeWith("", nil)
-				last, pause := <-tries, time.Duration(0)
-				for pause < 30*time.Second {
+				last, interval := <-tries, time.Duration(0)
+				for interval < 30*time.Second {
 					try := <-tries
-					last, pause = try, try.Sub(last)
+					last, interval = try, try.Sub(last)
 				}
 				changed := time.Now()
 				for range 3 { // more changes do not put the next try off
@@ -371,11 +371,11 @@ func TestNothingIsPublishedBeforeThePluginsHaveSpoken(t *testing.T) {
 		t.Errorf("annotation %s", got)
 	}
 	if len(patches) > 0 {
-		t.Error("the devices vanished for a moment")
+		t.Error("the devices vanished for some time")
 	}
 }
 
-func TestWhatAnEarlierLifePublishedIsToldBeforeItIsTakenAway(t *testing.T) {
+func TestWhatAnEarlierProcessPublishedIsReportedBeforeItIsRemoved(t *testing.T) {
 	client := fake.NewClientset(nodeWith(annotationOf(t, gpus(2)), map[string]string{"example.com/gpu": "2"}))
 	s := newSource(types.NewNodeInfoWithName("node-1"))
 	s.settled = make(chan struct{})

@@ -5,7 +5,7 @@
 // KubeDevice/DeviceInfo, and the extended resources in its status. Where some pods hold devices
 // that the scheduler did not allocate and seal, the annotation KubeDevice/Holders says so, in the
 // same patches. KubeDevice/Unhealthy says which devices are unhealthy and why, and
-// KubeDevice/Replacements for which containers the node asks for other devices. So does
+// KubeDevice/Replacements for which containers the node requests other devices. So does
 // KubeDevice/RequiredPlugin where the container runtime refuses containers that require kubecri
 // while it is away. Extended resources that the kubelet publishes by itself stay as they are.
 //

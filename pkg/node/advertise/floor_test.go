@@ -19,7 +19,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// podsOf are pods that ask for GPUs.
+// podsOf are pods that request GPUs.
 type podsOf struct {
 	mu      sync.Mutex
 	gpus    int64
@@ -50,23 +50,23 @@ func TestACountDoesNotFallBelowWhatPodsAskFor(t *testing.T) {
 	for name, test := range map[string]struct {
 		now        int64 // that the node has
 		inventory  *types.NodeInfo
-		asked      int64
+		requested  int64
 		pinned     bool // the count may not fall
 		wantCounts int64
 	}{
-		"nobody asks":                                 {8, away(8), 0, false, 0},
+		"no pod requests devices":                     {8, away(8), 0, false, 0},
 		"the plugin is away":                          {8, away(8), 3, false, 3},
 		"it is away, and pods are not known":          {8, away(8), 0, true, 8},
 		"devices have vanished":                       {8, gpus(2), 5, false, 5},
-		"fewer ask than there are":                    {8, gpus(6), 5, false, 6},
+		"fewer are requested than there are":          {8, gpus(6), 5, false, 6},
 		"the kubelet has set the count to zero":       {0, away(8), 3, false, 3},
 		"a count that rises while pods are not known": {2, gpus(8), 0, true, 8},
-		"more ask than there ever were":               {8, gpus(8), 1000, false, 8},
+		"more are requested than there ever were":     {8, gpus(8), 1000, false, 8},
 		"and the plugin is away":                      {8, away(8), math.MaxInt64, false, 8},
 		"and had more before":                         {8, gpus(4), 1000, false, 8},
 	} {
 		node := nodeWith("", map[string]string{string(gpu): strconv.FormatInt(test.now, 10)})
-		got := want(node, test.inventory, map[string]int64{string(gpu): test.asked}, !test.pinned).counts
+		got := want(node, test.inventory, map[string]int64{string(gpu): test.requested}, !test.pinned).counts
 		if diff := cmp.Diff(map[corev1.ResourceName]int64{corev1.ResourceName(gpu): test.wantCounts}, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -89,7 +89,7 @@ func TestTheCountsFollowThePodsWhileAPluginIsAway(t *testing.T) {
 					want view
 				}{
 					{
-						"the plugin leaves, and nobody knows the pods", func() {
+						"the plugin leaves, and the pods are not known", func() {
 							s.set(with(types.NewNodeInfoWithName("node-1"), gpu, 8, 8))
 						}, shows(0, 8, none, none),
 					},
@@ -117,7 +117,7 @@ func TestTheCountsFollowThePodsWhileAPluginIsAway(t *testing.T) {
 	})
 }
 
-// The kubelet publishes what a stand-in lists there.
+// The kubelet publishes what a placeholder plugin lists there.
 func TestWhatTheKubeletCountsIsLeftToIt(t *testing.T) {
 	for name, inventory := range map[string]*types.NodeInfo{
 		"a node with the devices":   gpus(3),
@@ -169,18 +169,18 @@ func TestWhatTheKubeletTookAwayIsPutBackBeforeThePluginsHaveSpoken(t *testing.T)
 	})
 }
 
-func TestANodeThatIsMadeAnewIsPublishedInTwoPatchesAgain(t *testing.T) {
+func TestANodeThatIsCreatedAgainIsPublishedInTwoPatchesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(nodeWith("", nil))
 		followed(t, client, newSource(gpus(8)), Options{}, func(_ *Advertiser, nodes chan<- *corev1.Node) {
 			nodes <- nodeWith("", nil)
 			pass(2 * Gap)
-			anew := nodeWith("", nil)
-			anew.UID = "another"
-			if err := client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), anew, ""); err != nil {
+			again := nodeWith("", nil)
+			again.UID = "another"
+			if err := client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), again, ""); err != nil {
 				t.Fatal(err)
 			}
-			nodes <- anew
+			nodes <- again
 			synctest.Wait()
 			for _, want := range []view{shows(0, 8, none, none), shows(8, 8, none, none)} {
 				if diff := cmp.Diff(want, viewOf(t, get(t, client))); diff != "" {

@@ -35,7 +35,7 @@ type follower struct {
 // requests change, when a second patch is due, and after a failure.
 func (f *follower) run(ctx context.Context, nodes <-chan *corev1.Node) {
 	backoff := f.freshBackoff()
-	var retry, second pause
+	var retry, second delay
 	defer retry.end()
 	defer second.end()
 	synced := f.source.Synced()
@@ -143,7 +143,7 @@ func (f *follower) unhealthy() (report *healthReport, changed <-chan struct{}) {
 	return &healthReport{list}, changed
 }
 
-// replacements returns what the node asks for: nil while that is not known.
+// replacements returns what the node requests: nil while that is not known.
 func (f *follower) replacements() (report *replacementsReport, changed <-chan struct{}) {
 	if f.options.Replacements == nil {
 		return &replacementsReport{}, nil
@@ -257,36 +257,36 @@ func (f *follower) patch(
 	return nil
 }
 
-// pause is the delay before a retry. The zero value is over. It belongs to one goroutine.
-type pause struct {
+// delay is the time before a retry. The zero value is over. It belongs to one goroutine.
+type delay struct {
 	on    bool
 	until time.Time
 	timer *time.Timer
 }
 
-// begin makes the pause last for d from now.
-func (p *pause) begin(d time.Duration) {
+// begin makes the delay last for d from now.
+func (p *delay) begin(d time.Duration) {
 	p.end()
 	p.on, p.until, p.timer = true, time.Now().Add(d), time.NewTimer(d)
 }
 
-// cut reduces a pause that is on to at most d from now. It never extends it.
-func (p *pause) cut(d time.Duration) {
+// cut reduces a delay that is on to at most d from now. It never extends it.
+func (p *delay) cut(d time.Duration) {
 	if p.on && time.Until(p.until) > d {
 		p.begin(d)
 	}
 }
 
-// over returns a channel that receives when the pause ends, or nil if it is over.
-func (p *pause) over() <-chan time.Time {
+// over returns a channel that receives when the delay ends, or nil if it is over.
+func (p *delay) over() <-chan time.Time {
 	if !p.on {
 		return nil
 	}
 	return p.timer.C
 }
 
-// end ends the pause.
-func (p *pause) end() {
+// end ends the delay.
+func (p *delay) end() {
 	if p.on {
 		p.timer.Stop()
 	}

@@ -53,7 +53,7 @@ func (h *healths) set(devices ...string) {
 func TestTheNodeSaysWhyDevicesAreUnhealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		there := nodeWith("", nil)
-		there.Annotations[deviceinfo.UnhealthyAnnotation] = "of before"
+		there.Annotations[deviceinfo.UnhealthyAnnotation] = "earlier"
 		client := fake.NewClientset(there)
 		h := &healths{changed: make(chan struct{})}
 		followed(t, client, newSource(gpus(1)), Options{Health: h}, func(a *Advertiser, nodes chan<- *corev1.Node) {
@@ -66,8 +66,8 @@ func TestTheNodeSaysWhyDevicesAreUnhealthy(t *testing.T) {
 				}
 			}
 			nodes <- get(t, client)
-			check("while they are not known", "of before")
-			if len(h.seeds) == 0 || h.seeds[0] != "of before" {
+			check("while they are not known", "earlier")
+			if len(h.seeds) == 0 || h.seeds[0] != "earlier" {
 				t.Errorf("what the node said before is %q", h.seeds)
 			}
 			h.set("gpu/0")

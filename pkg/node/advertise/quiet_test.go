@@ -51,12 +51,12 @@ func TestEachChangeIsTwoPatchesAndTheSameAgainIsNone(t *testing.T) {
 		followed(t, client, s, Options{Observe: func(error) { patches++ }},
 			func(_ *Advertiser, nodes chan<- *corev1.Node) {
 				nodes <- nodeWith("", nil)
-				sick := gpus(3)
-				sick.Allocatable[card0], sick.Allocatable[gpu], sick.KubeAlloc[gpu] = 0, 2, 2
+				unhealthy := gpus(3)
+				unhealthy.Allocatable[card0], unhealthy.Allocatable[gpu], unhealthy.KubeAlloc[gpu] = 0, 2, 2
 				for i, change := range []func(){
 					func() {},
 					func() { s.set(gpus(3)) },
-					func() { s.set(sick) },
+					func() { s.set(unhealthy) },
 					func() { s.set(gpus(0)) },
 					func() { s.set(gpus(3)) },
 				} {
@@ -65,8 +65,8 @@ func TestEachChangeIsTwoPatchesAndTheSameAgainIsNone(t *testing.T) {
 					if want := 2 * (i + 1); patches != want {
 						t.Errorf("%d patches after %d changes, want %d", patches, i+1, want)
 					}
-					// a plugin that tells the same list again and again, and a kubelet that reports
-					// other things
+					// a plugin that reports the same list again and again, and a kubelet that
+					// reports other things
 					for range 10 {
 						s.set(s.now.Node.Clone())
 						synctest.Wait()
@@ -81,7 +81,7 @@ func TestEachChangeIsTwoPatchesAndTheSameAgainIsNone(t *testing.T) {
 	})
 }
 
-func TestAnInventoryThatCannotBePublishedIsToldOnceAndLeavesWhatWasPublished(t *testing.T) {
+func TestAnInventoryThatCannotBePublishedIsReportedOnceAndLeavesWhatWasPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(nodeWith("", nil))
 		var reported []string

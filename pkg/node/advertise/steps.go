@@ -20,7 +20,7 @@ import (
 // the first patch would take up to ten.
 const Gap = 750 * time.Millisecond
 
-// enumScorer is the scorer that makes any resource a bit mask, whatever its name; see
+// enumScorer is the scorer that makes any resource a bit mask, under any name; see
 // types.ResourceScorer.
 const enumScorer = 2
 

@@ -26,18 +26,18 @@ import (
 // nic is a second extended resource.
 const nic types.ResourceName = "example.com/nic"
 
-// with returns the inventory with n devices of an extended resource added, the first sick of which
-// are unhealthy.
-func with(info *types.NodeInfo, extended types.ResourceName, n, sick int) *types.NodeInfo {
+// with returns the inventory with n devices of an extended resource added, the first unhealthy of
+// which are unhealthy.
+func with(info *types.NodeInfo, extended types.ResourceName, n, unhealthy int) *types.NodeInfo {
 	for i := range n {
 		name := types.ResourceName(fmt.Sprintf("resource/group/%s/%d/cards", extended[len("example.com/"):], i))
 		info.Capacity[name], info.Allocatable[name] = 1, 1
-		if i < sick {
+		if i < unhealthy {
 			info.Allocatable[name] = 0
 		}
 	}
 	for list, count := range map[*types.ResourceList]int{&info.Capacity: n, &info.KubeCap: n,
-		&info.Allocatable: n - sick, &info.KubeAlloc: n - sick} {
+		&info.Allocatable: n - unhealthy, &info.KubeAlloc: n - unhealthy} {
 		(*list)[extended] = int64(count)
 	}
 	return info
@@ -96,17 +96,17 @@ func TestWhatBecomesMoreIsCountedFirstAndWhatBecomesLessIsAnnouncedFirst(t *test
 		before, after *types.NodeInfo
 		first, second view
 	}{
-		"more":                          {both(1, 1), both(3, 1), shows(1, 3, 1, 1), shows(3, 3, 1, 1)},
-		"less":                          {both(3, 1), both(1, 1), shows(1, 3, 1, 1), shows(1, 1, 1, 1)},
-		"more of one, less of another":  {both(1, 4), both(3, 2), shows(1, 3, 2, 4), shows(3, 3, 2, 2)},
-		"the first devices":             {empty(), both(2, 1), shows(0, 2, 0, 1), shows(2, 2, 1, 1)},
-		"no devices any more":           {both(2, 1), empty(), shows(0, 2, 0, 1), shows(none, none, none, none)},
-		"a resource that is there anew": {with(empty(), gpu, 2, 0), both(2, 1), shows(2, 2, 0, 1), shows(2, 2, 1, 1)},
+		"more":                           {both(1, 1), both(3, 1), shows(1, 3, 1, 1), shows(3, 3, 1, 1)},
+		"less":                           {both(3, 1), both(1, 1), shows(1, 3, 1, 1), shows(1, 1, 1, 1)},
+		"more of one, less of another":   {both(1, 4), both(3, 2), shows(1, 3, 2, 4), shows(3, 3, 2, 2)},
+		"the first devices":              {empty(), both(2, 1), shows(0, 2, 0, 1), shows(2, 2, 1, 1)},
+		"no devices any more":            {both(2, 1), empty(), shows(0, 2, 0, 1), shows(none, none, none, none)},
+		"a resource that is there again": {with(empty(), gpu, 2, 0), both(2, 1), shows(2, 2, 0, 1), shows(2, 2, 1, 1)},
 		"a resource that is gone": {
 			both(2, 1), with(empty(), gpu, 2, 0), shows(2, 2, 0, 1), shows(2, 2, none, none),
 		},
-		"a device that turns sick": {both(3, 1), with(both(0, 1), gpu, 3, 1), shows(2, 3, 1, 1), shows(2, 2, 1, 1)},
-		"one sick, and another well": {
+		"a device that fails": {both(3, 1), with(both(0, 1), gpu, 3, 1), shows(2, 3, 1, 1), shows(2, 2, 1, 1)},
+		"one fails, and another recovers": {
 			with(both(0, 1), gpu, 3, 1), swapped(with(both(0, 1), gpu, 3, 1), "resource/group/gpu/0/cards",
 				"resource/group/gpu/1/cards"), shows(1, 2, 1, 1), shows(2, 2, 1, 1),
 		},
@@ -219,7 +219,7 @@ func TestADeviceThatComesAndGoesKeepsNoOtherFromBeingPublished(t *testing.T) {
 }
 
 // TestTheKubeletIsNeverAskedForMoreThanItKnows lets inventories change, the API server fail and
-// kubecri start anew at random, and compares each state of the node with all others of about the
+// kubecri restart at random, and compares each state of the node with all others of about the
 // same time: the scheduler may act on one of them and the kubelet on another.
 func TestTheKubeletIsNeverAskedForMoreThanItKnows(t *testing.T) {
 	type state struct {

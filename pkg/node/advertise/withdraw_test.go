@@ -70,7 +70,7 @@ func TestWithdrawSaysWhatIsInTheWay(t *testing.T) {
 		want                          []string
 	}{
 		"a node that is not there": {"", "node-2", "", []string{`"node-2"`, "not in the API server"}},
-		"an annotation that nobody can read": {
+		"an unreadable annotation": {
 			"{", "node-1", "", []string{`"node-1"`, "KubeDevice/DeviceInfo", "by hand"},
 		},
 		"an API server that cannot be read": {

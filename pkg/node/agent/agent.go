@@ -36,8 +36,8 @@ const (
 // announces, such as a file.
 const again = 10 * time.Second
 
-// readLimit is how long the API server may take to answer what a step depends on.
-const readLimit = 10 * time.Second
+// readTimeout is how long the API server may take to answer what a step depends on.
+const readTimeout = 10 * time.Second
 
 // Options configure an Agent. All fields are required.
 type Options struct {
@@ -60,7 +60,7 @@ type Options struct {
 // Machine is what the agent does on its machine.
 type Machine interface {
 	// Install puts program, plugins, configuration and certificates on the machine, and reports
-	// whether kubecri has to be started anew: until Settle is called, also by another process, if
+	// whether kubecri has to be restarted: until Settle is called, also by another process, if
 	// any of the first three was not there as it is.
 	Install() (changed bool, err error)
 	// Settle says that kubecri runs with what Install has put there.
@@ -70,8 +70,8 @@ type Machine interface {
 	// Enrol and Leave run kubecri's commands of these names.
 	Enrol(ctx context.Context) (*enrolment.Report, error)
 	Leave(ctx context.Context, drain bool) (*enrolment.Report, error)
-	// Serve has kubecri run, anew if renew says so. It returns at once, and does nothing while
-	// kubecri runs.
+	// Serve has kubecri run, and restarts it if renew is set. It returns at once, and does nothing
+	// while kubecri runs.
 	Serve(ctx context.Context, renew bool) error
 	// Ended is closed when the kubecri that Serve has started has ended; it is nil if there is
 	// none.
@@ -159,7 +159,7 @@ func (a *Agent) watch(ctx context.Context) (stop func()) {
 
 // step brings the node nearer to what it is to be.
 func (a *Agent) step(ctx context.Context) error {
-	reading, cancel := context.WithTimeout(ctx, readLimit)
+	reading, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	node, err := a.Client.CoreV1().Nodes().Get(reading, a.Node, metav1.GetOptions{})
 	if err != nil {
@@ -198,7 +198,7 @@ func (a *Agent) enrol(ctx context.Context) error {
 	if a.enrolled {
 		return a.serve(ctx, changed)
 	}
-	release, err := a.turn(ctx)
+	release, err := a.waitForSlot(ctx)
 	if err != nil {
 		return err
 	}
@@ -269,7 +269,7 @@ func (a *Agent) leave(ctx context.Context, drain bool) error {
 	if _, err := a.Machine.Install(); err != nil {
 		return fmt.Errorf("put kubecri on node %q: %w", a.Node, err)
 	}
-	release, err := a.turn(ctx)
+	release, err := a.waitForSlot(ctx)
 	if err != nil {
 		return err
 	}

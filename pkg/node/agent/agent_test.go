@@ -156,14 +156,14 @@ func TestANodeIsEnrolledWhileItHasTheLabels(t *testing.T) {
 	f.expect("", "enrol")
 }
 
-// It is not lost that a program was replaced, while another node has its turn or a restart fails.
+// It is not lost that a program was replaced, while another node has the slot or a restart fails.
 func TestAProgramThatWasReplacedIsStartedInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, selected)
 		f.m.enrolled, f.m.changed, f.Serial = true, true, true
 		other := New(f.Options)
 		other.Node = "node-2"
-		release, err := other.turn(t.Context())
+		release, err := other.waitForSlot(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -219,7 +219,7 @@ func TestKubecriRunsWhileTheAPIServerIsAway(t *testing.T) {
 }
 
 func TestKubecriServesTheNodeWhilePodsKeepIt(t *testing.T) {
-	f := newFixture(t, nil) // the agent was started anew, and the labels have gone meanwhile
+	f := newFixture(t, nil) // the agent was restarted, and the labels have gone meanwhile
 	f.m.enrolled, f.m.refuses = true, "device pods run: default/a"
 	f.expect("device pods run: default/a", "leave")
 	if !f.m.runs {
@@ -264,7 +264,7 @@ func TestAllNodesAreGivenBackWhileTheLeaseIsHeld(t *testing.T) {
 		f.expect("", "leave")
 		time.Sleep(59 * time.Second)
 		f.expect("")
-		time.Sleep(2 * time.Second) // whoever held it has died
+		time.Sleep(2 * time.Second) // its holder has died
 		f.expect("", "enrol")
 		if err := Order(t.Context(), f.m.client, namespace, false, time.Minute); err != nil {
 			t.Fatal(err)
@@ -283,7 +283,7 @@ func TestOneNodeIsEnrolledAtATime(t *testing.T) {
 		f.Serial = true
 		other := New(f.Options)
 		other.Node = "node-2"
-		release, err := other.turn(t.Context())
+		release, err := other.waitForSlot(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -292,12 +292,12 @@ func TestOneNodeIsEnrolledAtATime(t *testing.T) {
 		release()
 		f.expect("", "enrol")
 
-		if err := other.take(t.Context(), turnLimit); err != nil {
+		if err := other.take(t.Context(), leaseTimeout); err != nil {
 			t.Fatal(err)
 		}
 		f.label(nil)
 		f.expect("at present")
-		time.Sleep(turnLimit) // it has died
+		time.Sleep(leaseTimeout) // it has died
 		f.expect("", "leave")
 	})
 }
@@ -312,15 +312,15 @@ func TestNoNodeKeepsTheOthersFromBeingEnrolled(t *testing.T) {
 		names    []string // of the holder, each for 20 minutes; node-2 if there are none
 		after    time.Duration
 	}{
-		"by a duration of 68 years":           {duration: math.MaxInt32, after: turnLimit},
+		"by a duration of 68 years":           {duration: math.MaxInt32, after: leaseTimeout},
 		"by a renewal in 2200":                {ahead: 200 * 365 * 24 * time.Hour, duration: 60},
 		"by a negative duration":              {duration: math.MinInt32},
-		"by renewals without an end":          {duration: 60, renews: true, after: turnsLimit},
-		"by renewals with a very long period": {duration: math.MaxInt32, renews: true, after: turnsLimit},
+		"by renewals without an end":          {duration: 60, renews: true, after: renewedLeaseTimeout},
+		"by renewals with a very long period": {duration: math.MaxInt32, renews: true, after: renewedLeaseTimeout},
 		"by the name of no node":              {duration: 60, renews: true, names: []string{"nobody"}},
 		"by the names of two nodes, in turn": {
 			duration: 60, renews: true, names: []string{"node-2", "node-3"},
-			after: 20*time.Minute + turnsLimit, // node-2 has had it for turnsLimit then
+			after: 20*time.Minute + renewedLeaseTimeout, // node-2 has had it for renewedLeaseTimeout then
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -345,9 +345,9 @@ func TestNoNodeKeepsTheOthersFromBeingEnrolled(t *testing.T) {
 					}
 				}
 				write()
-				for waited := time.Duration(0); waited < test.after; waited += turnLimit / 2 {
+				for waited := time.Duration(0); waited < test.after; waited += leaseTimeout / 2 {
 					f.expect("at present")
-					time.Sleep(turnLimit / 2)
+					time.Sleep(leaseTimeout / 2)
 					if test.renews {
 						write()
 					}
@@ -361,11 +361,11 @@ func TestNoNodeKeepsTheOthersFromBeingEnrolled(t *testing.T) {
 func TestAllNodesAreNotGivenBackForYears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, selected)
-		if err := Order(t.Context(), f.m.client, namespace, false, 100*orderLimit); err != nil {
+		if err := Order(t.Context(), f.m.client, namespace, false, 100*orderTimeout); err != nil {
 			t.Fatal(err)
 		}
 		f.expect("")
-		time.Sleep(orderLimit)
+		time.Sleep(orderTimeout)
 		f.expect("", "enrol")
 	})
 }

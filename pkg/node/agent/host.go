@@ -20,8 +20,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/enrolment"
 )
 
-// killLimit is how long kubecri may take to end.
-const killLimit = 30 * time.Second
+// killTimeout is how long kubecri may take to end.
+const killTimeout = 30 * time.Second
 
 // Host is the Machine on which this container runs. Its methods must not run at the same time.
 type Host struct {
@@ -136,7 +136,7 @@ func (h *Host) Stop() error {
 	_ = h.child.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-h.ended:
-	case <-time.After(killLimit):
+	case <-time.After(killTimeout):
 		if err := h.child.Process.Kill(); err != nil {
 			return err
 		}

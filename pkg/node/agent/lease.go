@@ -26,14 +26,14 @@ const (
 )
 
 const (
-	// turnLimit is how long a node keeps EnrolmentLease that does not renew it, whatever duration
+	// leaseTimeout is how long a node keeps EnrolmentLease that does not renew it, whatever duration
 	// the lease states: each node may write it, and one that is compromised may state 68 years.
-	turnLimit = time.Minute
-	// turnsLimit is how long a node keeps EnrolmentLease that renews it, for each node that waits.
+	leaseTimeout = time.Minute
+	// renewedLeaseTimeout is how long a node keeps EnrolmentLease that renews it, for each node that waits.
 	// It is longer than an enrolment or a leave with all its timeouts, see package enrolment.
-	turnsLimit = 30 * time.Minute
-	// orderLimit is how long LeaveLease holds at most that is not renewed.
-	orderLimit = time.Hour
+	renewedLeaseTimeout = 30 * time.Minute
+	// orderTimeout is how long LeaveLease holds at most that is not renewed.
+	orderTimeout = time.Hour
 )
 
 // order is what LeaveLease says.
@@ -48,11 +48,11 @@ func readOrder(ctx context.Context, client kubernetes.Interface, namespace strin
 	if err != nil {
 		return order{}, fmt.Errorf("read lease %s/%s: %w", namespace, LeaveLease, err)
 	}
-	return order{held(lease, orderLimit), lease.Annotations[drainAnnotation] == "true"}, nil
+	return order{held(lease, orderTimeout), lease.Annotations[drainAnnotation] == "true"}, nil
 }
 
 // held reports whether a lease is held. It counts for limit at most from when it was renewed, and
-// not at all if that is in the future by more: whoever wrote that would hold it for so long.
+// not at all if that is in the future by more: its writer would hold it for so long.
 func held(lease *coordinationv1.Lease, limit time.Duration) bool {
 	spec := lease.Spec
 	if ptr.Deref(spec.HolderIdentity, "") == "" || spec.RenewTime == nil {
@@ -71,7 +71,7 @@ type wait struct {
 }
 
 // blocked reports whether another node has the lease, and the right to it. Each node may write the
-// lease, in any name. So a holder counts that is a node of the cluster, and for turnsLimit in all
+// lease, in any name. So a holder counts that is a node of the cluster, and for renewedLeaseTimeout in all
 // while this node waits, also with breaks in which others have the lease.
 func (a *Agent) blocked(ctx context.Context, lease *coordinationv1.Lease) (bool, error) {
 	holder, now := ptr.Deref(lease.Spec.HolderIdentity, ""), time.Now()
@@ -79,7 +79,7 @@ func (a *Agent) blocked(ctx context.Context, lease *coordinationv1.Lease) (bool,
 		a.wait.had[last] += now.Sub(a.wait.read)
 	}
 	a.wait.holder, a.wait.read = "", now
-	if holder == a.Node || !held(lease, turnLimit) {
+	if holder == a.Node || !held(lease, leaseTimeout) {
 		return false, nil
 	}
 	if _, seen := a.wait.had[holder]; !seen {
@@ -95,7 +95,7 @@ func (a *Agent) blocked(ctx context.Context, lease *coordinationv1.Lease) (bool,
 		a.wait.had[holder] = 0
 	}
 	a.wait.holder = holder
-	return a.wait.had[holder] < turnsLimit, nil
+	return a.wait.had[holder] < renewedLeaseTimeout, nil
 }
 
 // Order holds LeaveLease for as long as limit, or lets it go if limit is 0.
@@ -114,7 +114,7 @@ func Order(ctx context.Context, client kubernetes.Interface, namespace string, d
 	return err
 }
 
-// hold gives a lease to a holder for as long as limit, or to nobody if limit is 0.
+// hold gives a lease to a holder for as long as limit, or to no holder if limit is 0.
 func hold(lease *coordinationv1.Lease, holder string, limit time.Duration) {
 	if limit == 0 {
 		lease.Spec = coordinationv1.LeaseSpec{}
@@ -125,13 +125,13 @@ func hold(lease *coordinationv1.Lease, holder string, limit time.Duration) {
 	lease.Spec.LeaseDurationSeconds = ptr.To(int32(limit / time.Second))
 }
 
-// turn waits, where nodes are enrolled one at a time, until this one may be, and keeps it so until
-// release is called.
-func (a *Agent) turn(ctx context.Context) (release func(), err error) {
+// waitForSlot waits, where nodes are enrolled one at a time, until this one may be, and keeps it so
+// until release is called.
+func (a *Agent) waitForSlot(ctx context.Context) (release func(), err error) {
 	if !a.Serial {
 		return func() {}, nil
 	}
-	if err := a.take(ctx, turnLimit); err != nil {
+	if err := a.take(ctx, leaseTimeout); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -142,9 +142,9 @@ func (a *Agent) turn(ctx context.Context) (release func(), err error) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(turnLimit / 4):
+			case <-time.After(leaseTimeout / 4):
 			}
-			if err := a.take(ctx, turnLimit); err != nil && ctx.Err() == nil {
+			if err := a.take(ctx, leaseTimeout); err != nil && ctx.Err() == nil {
 				klog.FromContext(ctx).Error(err, "The lease was not renewed")
 			}
 		}
@@ -159,7 +159,7 @@ func (a *Agent) turn(ctx context.Context) (release func(), err error) {
 }
 
 // take takes or renews EnrolmentLease, or releases it if limit is 0. It is an error if another node
-// has it. From one that has it for longer than turnsLimit it is taken.
+// has it. From one that has it for longer than renewedLeaseTimeout it is taken.
 func (a *Agent) take(ctx context.Context, limit time.Duration) error {
 	leases := a.Client.CoordinationV1().Leases(a.Namespace)
 	lease, err := leases.Get(ctx, EnrolmentLease, metav1.GetOptions{})
@@ -171,7 +171,7 @@ func (a *Agent) take(ctx context.Context, limit time.Duration) error {
 		return err
 	case blocked:
 		return fmt.Errorf("node %q is enrolled or given back at present, and one is at a time: wait for its end, or "+
-			"until it has had the lease %s/%s for %v", a.wait.holder, a.Namespace, EnrolmentLease, turnsLimit)
+			"until it has had the lease %s/%s for %v", a.wait.holder, a.Namespace, EnrolmentLease, renewedLeaseTimeout)
 	}
 	hold(lease, a.Node, limit)
 	if _, err = leases.Update(ctx, lease, metav1.UpdateOptions{}); err != nil {

@@ -79,8 +79,8 @@ func (p *Programs) Install() (changed bool, err error) {
 	return err == nil, err
 }
 
-// change notes that something changes, before it does: whoever is to start kubecri anew may end
-// before.
+// change notes that something changes, before it does: the process that is to restart kubecri may
+// end first.
 func (p *Programs) change() error { return os.WriteFile(p.at(changedName), nil, 0o600) }
 
 // Settle says that kubecri runs with what is installed.

@@ -19,7 +19,7 @@ type check[T any] struct {
 
 	provokes bool // whether it provokes panics, so that fix is about them, too
 
-	breaks bool // whether it breaks a device and mends it, if there are commands for that
+	breaks bool // whether it breaks a device and repairs it, if there are commands for that
 
 	// run returns nil, an error that says what is wrong, or one of notApplicable.
 	run func(T) error

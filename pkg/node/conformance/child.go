@@ -15,7 +15,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 )
 
-// setupEnv carries the setup to the child. Its presence makes a process a child.
+// setupEnv passes the setup to the child. Its presence makes a process a child.
 const setupEnv = "KUBEDEVICE_PLUGIN_TEST"
 
 // setup is what a child is there for.
@@ -37,8 +37,8 @@ type question struct {
 // and in TestMain of tests that test plugin files.
 func MaybeChild() {
 	var s setup
-	replies, asked, err := pluginload.ServeParent(setupEnv, &s)
-	if !asked {
+	replies, child, err := pluginload.ServeParent(setupEnv, &s)
+	if !child {
 		return
 	}
 	if err == nil {
@@ -60,12 +60,12 @@ func (s setup) serve(questions *json.Decoder, replies *json.Encoder) error {
 		if err != nil {
 			return err
 		}
-		half := newDeviceHalf(loaded.Plugin, s.Options)
+		plugin := newDevicePlugin(loaded.Plugin, s.Options)
 		answer = func(q question) (outcome, error) {
-			half.placed = q.Placed
-			o, err := answerWith(append(deviceChecks(), pairChecks()...), half, q)
+			plugin.placed = q.Placed
+			o, err := answerWith(append(deviceChecks(), pairChecks()...), plugin, q)
 			if q.Check == inventoryCheck && o.Status == OK {
-				o.Node = asNode(half.last)
+				o.Node = asNode(plugin.last)
 			}
 			return o, err
 		}
@@ -74,11 +74,11 @@ func (s setup) serve(questions *json.Decoder, replies *json.Encoder) error {
 		if err != nil {
 			return err
 		}
-		half := newSchedulerHalf(loaded.Plugin, s.Options, s.Node)
+		plugin := newSchedulerPlugin(loaded.Plugin, s.Options, s.Node)
 		answer = func(q question) (outcome, error) {
-			o, err := answerWith(schedulerChecks(), half, q)
+			o, err := answerWith(schedulerChecks(), plugin, q)
 			if q.Check == placesCheck && o.Status == OK {
-				o.Placed = half.placed
+				o.Placed = plugin.placed
 			}
 			return o, err
 		}

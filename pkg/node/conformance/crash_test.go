@@ -15,7 +15,7 @@ func TestAPluginThatPanicsOrHangsIsReportedWithWhereAndWhatToDo(t *testing.T) {
 	file := buildPlugin(t, ".", "./testdata/faulty")
 	for fault, test := range map[string]struct{ check, fix, in string }{
 		"UpdateNodeInfo panics":                      {"inventory", fixPanic, "UpdateNodeInfo"},
-		"it blocks when it is asked how devices are": {"reasons", fixHang, "DeviceHealth"},
+		"it blocks when its devices' health is read": {"reasons", fixHang, "DeviceHealth"},
 		"GetName hangs after the file is loaded":     {"name", fixHang, "GetName"},
 		"a goroutine panics":                         {"allocate-all", fixGoroutine, "func"},
 		"New hangs":                                  {"loads", fixHang, "New"},
@@ -73,7 +73,7 @@ example.com/widget/device.(*node).board(0xc000, {0x1, 0x2})
 	example.com/widget/device/main.go:31 +0x1d
 example.com/widget/device.(*node).Allocate(0xc000)
 	example.com/widget/device/main.go:52 +0x2f
-github.com/kubedevice/kubedevice/pkg/node/conformance.(*deviceHalf).allocate.func1()
+github.com/kubedevice/kubedevice/pkg/node/conformance.(*devicePlugin).allocate.func1()
 	github.com/kubedevice/kubedevice/pkg/node/conformance/device.go:150 +0x10
 main.main()
 	main.go:1 +0x1

@@ -27,19 +27,19 @@ import (
 // maxDevices is how many devices of a plugin are allocated: what holds for so many holds for more.
 const maxDevices = 64
 
-// deviceHalf is a device plugin that is tested.
-type deviceHalf struct {
+// devicePlugin is a device plugin that is tested.
+type devicePlugin struct {
 	plugin  device.Device
 	options Options
 	caller  *plugincall.Caller
 	started bool
 	last    *types.NodeInfo // the last report
-	placed  []placed        // of the scheduler half
+	placed  []placed        // of the scheduler plugin
 }
 
-func newDeviceHalf(plugin device.Device, options Options) *deviceHalf {
+func newDevicePlugin(plugin device.Device, options Options) *devicePlugin {
 	_, concurrent := plugin.(device.ConcurrentSafe)
-	return &deviceHalf{plugin: plugin, options: options, caller: newCaller(kindDevice, concurrent)}
+	return &devicePlugin{plugin: plugin, options: options, caller: newCaller(kindDevice, concurrent)}
 }
 
 // newCaller returns a caller that contains the calls of a plugin.
@@ -93,7 +93,7 @@ func isRefusal(err error) bool {
 }
 
 // start calls Start, once per process.
-func (d *deviceHalf) start() error {
+func (d *devicePlugin) start() error {
 	if d.started {
 		return nil
 	}
@@ -104,7 +104,7 @@ func (d *deviceHalf) start() error {
 }
 
 // update has the plugin add what it has to info.
-func (d *deviceHalf) update(info *types.NodeInfo) error {
+func (d *devicePlugin) update(info *types.NodeInfo) error {
 	if err := d.start(); err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (d *deviceHalf) update(info *types.NodeInfo) error {
 const nodeName = "node-1"
 
 // inventory returns what the plugin reports, as a copy.
-func (d *deviceHalf) inventory() (*types.NodeInfo, error) {
+func (d *devicePlugin) inventory() (*types.NodeInfo, error) {
 	info := types.NewNodeInfoWithName(nodeName)
 	if err := d.update(info); err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (d *deviceHalf) inventory() (*types.NodeInfo, error) {
 
 // allocate returns what the plugin answers for a container of some pod. The answer is the plugin's
 // own.
-func (d *deviceHalf) allocate(pod *types.PodInfo, container *types.ContainerInfo) (device.Allocation, error) {
+func (d *devicePlugin) allocate(pod *types.PodInfo, container *types.ContainerInfo) (device.Allocation, error) {
 	if err := d.start(); err != nil {
 		return device.Allocation{}, err
 	}
@@ -141,7 +141,7 @@ func (d *deviceHalf) allocate(pod *types.PodInfo, container *types.ContainerInfo
 }
 
 // allocateDevices is allocate for a container that has exactly these devices.
-func (d *deviceHalf) allocateDevices(devices ...deviceOf) (device.Allocation, error) {
+func (d *devicePlugin) allocateDevices(devices ...deviceOf) (device.Allocation, error) {
 	pod, container := claim(devices...)
 	answer, err := d.allocate(pod, container)
 	return inject.NewAddition("", answer).Allocation, err
@@ -175,7 +175,7 @@ func devices(info *types.NodeInfo) []deviceOf {
 }
 
 // available returns devices of the plugin, of which there must be some.
-func (d *deviceHalf) available() ([]deviceOf, error) {
+func (d *devicePlugin) available() ([]deviceOf, error) {
 	info, err := d.inventory()
 	if err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 )
 
-func (d *deviceHalf) checkEach() error {
+func (d *devicePlugin) checkEach() error {
 	list, err := d.available()
 	if err != nil {
 		return err
@@ -28,7 +28,7 @@ func (d *deviceHalf) checkEach() error {
 	return nil
 }
 
-func (d *deviceHalf) checkSame() error {
+func (d *devicePlugin) checkSame() error {
 	list, err := d.available()
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func (d *deviceHalf) checkSame() error {
 	return nil
 }
 
-func (d *deviceHalf) checkExact() error {
+func (d *devicePlugin) checkExact() error {
 	list, err := d.available()
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (d *deviceHalf) checkExact() error {
 	return nil
 }
 
-func (d *deviceHalf) checkAll() error {
+func (d *devicePlugin) checkAll() error {
 	list, err := d.available()
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (d *deviceHalf) checkAll() error {
 	return nil
 }
 
-func (d *deviceHalf) checkNone() error {
+func (d *devicePlugin) checkNone() error {
 	for what, set := range map[string][]deviceOf{
 		"no devices": nil, "a device of another plugin": {foreign},
 	} {
@@ -128,13 +128,13 @@ func (d *deviceHalf) checkNone() error {
 	if err != nil {
 		return err
 	}
-	beside, err := d.allocateDevices(list[0], foreign)
+	both, err := d.allocateDevices(list[0], foreign)
 	if err != nil {
-		return fmt.Errorf("for %s beside a device of another plugin, %w", list[0].path, err)
+		return fmt.Errorf("for %s together with a device of another plugin, %w", list[0].path, err)
 	}
-	if !sameAnswer(alone, beside) {
-		return fmt.Errorf("%s gives %s, and beside a device of another plugin %s", list[0].path, sayAnswer(alone),
-			sayAnswer(beside))
+	if !sameAnswer(alone, both) {
+		return fmt.Errorf("%s gives %s, and with a device of another plugin %s", list[0].path, sayAnswer(alone),
+			sayAnswer(both))
 	}
 	return nil
 }
@@ -142,15 +142,15 @@ func (d *deviceHalf) checkNone() error {
 // noSuchDevice is an ID that no device has.
 const noSuchDevice = "no-such-device"
 
-func (d *deviceHalf) checkUnknown() error {
+func (d *devicePlugin) checkUnknown() error {
 	list, err := d.available()
 	if err != nil {
 		return err
 	}
 	unknown := list[0].renamed(noSuchDevice)
 	for what, set := range map[string][]deviceOf{
-		"a device that the node does not have":                {unknown},
-		"a device that the node does not have beside another": {list[0], unknown},
+		"a device that the node does not have":             {unknown},
+		"a device that the node does not have and another": {list[0], unknown},
 	} {
 		answer, err := d.allocateDevices(set...)
 		if err == nil && merged(answer) == nil {
@@ -163,7 +163,7 @@ func (d *deviceHalf) checkUnknown() error {
 	return nil
 }
 
-func (d *deviceHalf) checkValid() error {
+func (d *devicePlugin) checkValid() error {
 	list, err := d.available()
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func (d *deviceHalf) checkValid() error {
 	return nil
 }
 
-func (d *deviceHalf) checkReads() error {
+func (d *devicePlugin) checkReads() error {
 	list, err := d.available()
 	if err != nil {
 		return err
@@ -199,7 +199,7 @@ func (d *deviceHalf) checkReads() error {
 	return nil
 }
 
-func (d *deviceHalf) checkAllocateOwn() error {
+func (d *devicePlugin) checkAllocateOwn() error {
 	list, err := d.available()
 	if err != nil {
 		return err

@@ -26,19 +26,19 @@ const (
 )
 
 // deviceChecks are the checks of a device plugin.
-func deviceChecks() []check[*deviceHalf] {
-	return []check[*deviceHalf]{
+func deviceChecks() []check[*devicePlugin] {
+	return []check[*devicePlugin]{
 		{
 			name:  "name",
 			about: "GetName returns one line of text, the same each time.",
 			fix:   "return a constant such as \"widget\"",
-			run:   func(d *deviceHalf) error { return checkName(d.plugin.GetName) },
+			run:   func(d *devicePlugin) error { return checkName(d.plugin.GetName) },
 		},
 		{
 			name:  "abilities",
 			about: "Methods that are called like those of the SDK's optional interfaces have their types.",
 			fix:   "give the method the type that the SDK says: the hosts do not see it",
-			run: func(d *deviceHalf) error {
+			run: func(d *devicePlugin) error {
 				return checkAbilities(d.plugin, reflect.TypeFor[device.ConcurrentSafe](),
 					reflect.TypeFor[device.Allocator](),
 					reflect.TypeFor[device.Isolator](), reflect.TypeFor[device.Firewalled](),
@@ -49,13 +49,13 @@ func deviceChecks() []check[*deviceHalf] {
 			name:  "firewall",
 			about: "DenyEnvs and Firewall return what can be enforced, before Start.",
 			fix:   "correct the name that it says",
-			run:   (*deviceHalf).checkFirewall,
+			run:   (*devicePlugin).checkFirewall,
 		},
 		{
 			name:  "starts",
 			about: "Start returns without an error.",
 			fix:   "run the test where the devices are, or with --no-devices",
-			run:   (*deviceHalf).checkStart,
+			run:   (*devicePlugin).checkStart,
 		},
 		{
 			name: inventoryCheck,
@@ -63,35 +63,35 @@ func deviceChecks() []check[*deviceHalf] {
 				"make sense.",
 			fix:   "report what the documentation of types.ResourceName describes",
 			needs: []string{"starts"},
-			run:   (*deviceHalf).checkInventory,
+			run:   (*devicePlugin).checkInventory,
 		},
 		{
 			name:  stableCheck,
-			about: "UpdateNodeInfo reports the same, call for call and whatever the node is called.",
+			about: "UpdateNodeInfo reports the same, call for call and under every name of the node.",
 			fix:   "make names and quantities depend on the devices alone",
 			needs: []string{inventoryCheck},
-			run:   (*deviceHalf).checkStable,
+			run:   (*devicePlugin).checkStable,
 		},
 		{
 			name:  "inventory-adds",
 			about: "UpdateNodeInfo adds to what is there, and leaves entries of others alone.",
 			fix:   "write into the maps of nodeInfo, and only your own names",
 			needs: []string{stableCheck},
-			run:   (*deviceHalf).checkAdds,
+			run:   (*devicePlugin).checkAdds,
 		},
 		{
 			name:  "inventory-own",
 			about: "UpdateNodeInfo keeps nothing that it was given, and shares nothing with later calls.",
 			fix:   "copy what the plugin keeps: a map in nodeInfo must not be one of the plugin's",
 			needs: []string{"inventory-adds"},
-			run:   (*deviceHalf).checkInventoryOwn,
+			run:   (*devicePlugin).checkInventoryOwn,
 		},
 		{
 			name:  "health",
-			about: "A broken device is no longer allocatable, stays in Capacity, and is back when it is mended.",
+			about: "A broken device is no longer allocatable, stays in Capacity, and is back when it is repaired.",
 			fix:   "leave unhealthy devices out of Allocatable and of the count in KubeAlloc, and only there",
 			needs: []string{stableCheck},
-			run:   (*deviceHalf).checkHealth,
+			run:   (*devicePlugin).checkHealth,
 
 			breaks: true,
 		},
@@ -101,7 +101,7 @@ func deviceChecks() []check[*deviceHalf] {
 				"unhealthy one.",
 			fix:   "list devices of UpdateNodeInfo by what their names have in common, each with one CamelCase word",
 			needs: []string{stableCheck},
-			run:   (*deviceHalf).checkReasons,
+			run:   (*devicePlugin).checkReasons,
 
 			breaks: true,
 		},
@@ -110,63 +110,63 @@ func deviceChecks() []check[*deviceHalf] {
 			about: "Each device by itself can be allocated, and gives the container something.",
 			fix:   "return what the container needs for the device",
 			needs: []string{stableCheck},
-			run:   (*deviceHalf).checkEach,
+			run:   (*devicePlugin).checkEach,
 		},
 		{
 			name:  "allocate-all",
 			about: "A container with all devices gets the device nodes of each.",
 			fix:   "answer for every device in AllocateFrom",
 			needs: []string{allocateEachCheck},
-			run:   (*deviceHalf).checkAll,
+			run:   (*devicePlugin).checkAll,
 		},
 		{
 			name:  allocateSameCheck,
 			about: "The same devices have the same answer, in the same order.",
 			fix:   "sort what comes out of a map, and number nothing by calls",
 			needs: []string{"allocate-all"},
-			run:   (*deviceHalf).checkSame,
+			run:   (*devicePlugin).checkSame,
 		},
 		{
 			name:  "allocate-exact",
 			about: "Different devices have different answers.",
 			fix:   "answer for the devices in AllocateFrom",
 			needs: []string{allocateSameCheck},
-			run:   (*deviceHalf).checkExact,
+			run:   (*devicePlugin).checkExact,
 		},
 		{
 			name:  "allocate-none",
 			about: "A container without devices, or with those of other plugins, gets nothing and no error.",
 			fix:   "return nothing for what is not yours: AllocateFrom lists devices of other plugins too",
 			needs: []string{allocateSameCheck},
-			run:   (*deviceHalf).checkNone,
+			run:   (*devicePlugin).checkNone,
 		},
 		{
 			name:  "allocate-unknown",
 			about: "A device that the node does not have is refused.",
 			fix:   "return an error for a device of your kind that is not there",
 			needs: []string{allocateSameCheck},
-			run:   (*deviceHalf).checkUnknown,
+			run:   (*devicePlugin).checkUnknown,
 		},
 		{
 			name:  "allocate-valid",
 			about: "What containers get can be given: paths exist and are absolute, names are valid.",
 			fix:   "see \"What is checked\" in " + documents.URL + "plugins.md",
 			needs: []string{allocateEachCheck},
-			run:   (*deviceHalf).checkValid,
+			run:   (*devicePlugin).checkValid,
 		},
 		{
 			name:  "allocate-reads",
 			about: "Allocate changes nothing of its arguments.",
 			fix:   "work on copies: what is written there is discarded",
 			needs: []string{allocateEachCheck, "allocate-none"},
-			run:   (*deviceHalf).checkReads,
+			run:   (*devicePlugin).checkReads,
 		},
 		{
 			name:  "allocate-own",
-			about: "Allocate keeps nothing that it was given, and shares nothing with later calls.",
-			fix:   "make the answer's maps and slices anew for each call",
+			about: "Allocate keeps none of its arguments, and shares nothing with later calls.",
+			fix:   "make new maps and slices for each answer",
 			needs: []string{allocateSameCheck},
-			run:   (*deviceHalf).checkAllocateOwn,
+			run:   (*devicePlugin).checkAllocateOwn,
 		},
 		{
 			name:     "hostile",
@@ -174,7 +174,7 @@ func deviceChecks() []check[*deviceHalf] {
 			fix:      "check a name with resource.ParsePath before you use parts of it",
 			provokes: true,
 			needs:    []string{allocateSameCheck, "allocate-unknown", "allocate-none"},
-			run:      (*deviceHalf).checkHostile,
+			run:      (*devicePlugin).checkHostile,
 		},
 		{
 			name:     "concurrent",
@@ -182,14 +182,14 @@ func deviceChecks() []check[*deviceHalf] {
 			fix:      "guard what the methods share, or do not implement ConcurrentSafe",
 			provokes: true,
 			needs:    []string{"inventory-own", "allocate-own"},
-			run:      (*deviceHalf).checkConcurrent,
+			run:      (*devicePlugin).checkConcurrent,
 		},
 		{
 			name:    "restart",
 			about:   "Another process reports the same devices and gives the same for them: grants outlive a restart.",
 			fix:     "derive IDs from the hardware: serial numbers, PCI addresses",
 			needs:   []string{allocateSameCheck},
-			observe: (*deviceHalf).observe,
+			observe: (*devicePlugin).observe,
 		},
 	}
 }
@@ -227,7 +227,7 @@ func checkAbilities(plugin any, interfaces ...reflect.Type) error {
 	return nil
 }
 
-func (d *deviceHalf) checkFirewall() error {
+func (d *devicePlugin) checkFirewall() error {
 	isolator, isolates := d.plugin.(device.Isolator)
 	firewalled, says := d.plugin.(device.Firewalled)
 	if !isolates && !says {
@@ -246,7 +246,7 @@ func (d *deviceHalf) checkFirewall() error {
 	return nil
 }
 
-func (d *deviceHalf) checkStart() error {
+func (d *devicePlugin) checkStart() error {
 	err := d.start()
 	if !d.options.NoDevices || !isRefusal(err) {
 		return err
@@ -258,7 +258,7 @@ func (d *deviceHalf) checkStart() error {
 }
 
 // observe returns what must be the same in another process.
-func (d *deviceHalf) observe() ([]string, error) {
+func (d *devicePlugin) observe() ([]string, error) {
 	list, err := d.available()
 	if err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// oddNames are names that a careless plugin trips over: those that nobody parses, and those that
+// oddNames are names that a careless plugin trips over: those that no plugin parses, and those that
 // resemble own.
 func oddNames(own types.ResourceName) []types.ResourceName {
 	text := string(own)
@@ -49,7 +49,7 @@ func oddNames(own types.ResourceName) []types.ResourceName {
 // ownName returns the name of a resource of the device.
 func (d deviceOf) ownName() types.ResourceName { return slices.Sorted(maps.Keys(d.resources))[0] }
 
-func (d *deviceHalf) checkHostile() error {
+func (d *devicePlugin) checkHostile() error {
 	list, err := d.available()
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func concurrentCalls(long time.Duration, one func(caller, round int) error) erro
 	return errs[i]
 }
 
-func (d *deviceHalf) checkConcurrent() error {
+func (d *devicePlugin) checkConcurrent() error {
 	safe, ok := d.plugin.(device.ConcurrentSafe)
 	if !ok || !safe.ConcurrentSafe() {
 		return notApplicable("it does not say that it is safe for concurrent use: its calls wait for each other")

@@ -15,7 +15,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func (d *deviceHalf) checkInventory() error {
+func (d *devicePlugin) checkInventory() error {
 	info := types.NewNodeInfoWithName(nodeName)
 	if err := d.update(info); err != nil {
 		return err
@@ -74,7 +74,7 @@ func checkQuantities(what string, list types.ResourceList) error {
 	return nil
 }
 
-// checkUnique looks for devices that have one ID: the host tells devices apart by level and ID.
+// checkUnique looks for devices that have one ID: the host distinguishes devices by level and ID.
 func checkUnique(list types.ResourceList) error {
 	seen := map[[2]string]resource.Path{}
 	for _, name := range slices.Sorted(maps.Keys(list)) {
@@ -85,7 +85,7 @@ func checkUnique(list types.ResourceList) error {
 		id := [2]string{path.DeviceLevel(), path.DeviceID()}
 		if other, known := seen[id]; known && other.Device() != path.Device() {
 			return withFix(fmt.Errorf("two devices have one ID: %s and %s", other.Device(), path.Device()),
-				"give each device of a level an ID of its own, whatever group it is in")
+				"give each device of a level an ID of its own, also in different groups")
 		}
 		seen[id] = path
 	}
@@ -100,7 +100,7 @@ func others(info *types.NodeInfo) {
 	info.Scorer[name] = 1
 }
 
-func (d *deviceHalf) checkAdds() error {
+func (d *devicePlugin) checkAdds() error {
 	alone, err := d.inventory()
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func (d *deviceHalf) checkAdds() error {
 	return sameInventory(alone, both)
 }
 
-func (d *deviceHalf) checkStable() error {
+func (d *devicePlugin) checkStable() error {
 	first, err := d.inventory()
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (d *deviceHalf) checkStable() error {
 	return nil
 }
 
-func (d *deviceHalf) checkInventoryOwn() error {
+func (d *devicePlugin) checkInventoryOwn() error {
 	first, err := d.inventory()
 	if err != nil {
 		return err

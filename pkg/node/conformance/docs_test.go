@@ -27,7 +27,7 @@ func TestTheDocumentationHasEachCheck(t *testing.T) {
 		fmt.Fprintf(&text, "\n## %s\n", strings.ToUpper(kind.Name[:1])+kind.Name[1:])
 		for _, check := range kind.Checks {
 			text.WriteString("\n" + wrapped(fmt.Sprintf("- **%s**: %s", check.Name, check.About)) +
-				wrapped(fmt.Sprintf("  If not: %s.", check.Fix)))
+				wrapped(fmt.Sprintf("  Fix: %s.", check.Fix)))
 		}
 	}
 	if *rewrite {

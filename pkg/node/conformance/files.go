@@ -48,7 +48,7 @@ func Files(ctx context.Context, files []string, options Options) (*Report, error
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return run.report, errors.Join(err, run.unmended)
+		return run.report, errors.Join(err, run.unrepaired)
 	}
 	return run.report, nil
 }
@@ -62,7 +62,7 @@ type run struct {
 	node    *node    // what the device plugin reports
 	placed  []placed // what the scheduler plugin allocated
 
-	unmended error // why a device may still be broken
+	unrepaired error // why a device may still be broken
 }
 
 // loads is the check before all others.
@@ -105,7 +105,7 @@ func all[T any](r *run, s *session, kind string, checks []check[T]) {
 		first := needsOf(kind, c.needs)
 		o := r.one(s, c.name, first)
 		if c.breaks && o.ended {
-			o = r.mend(o)
+			o = r.repair(o)
 		}
 		if c.observe != nil && o.Status == OK {
 			s.end()
@@ -143,7 +143,7 @@ func (r *run) one(s *session, name string, first []string) outcome {
 		return o
 	}
 	s.setup.Node = r.node
-	o := s.ask(r.ctx, question{Check: name, Placed: r.placed})
+	o := s.query(r.ctx, question{Check: name, Placed: r.placed})
 	if o.Node != nil {
 		r.node = o.Node
 	}
@@ -153,13 +153,13 @@ func (r *run) one(s *session, name string, first []string) outcome {
 	return o
 }
 
-// mend mends the device that a check has broken whose process has ended: nobody else would.
-func (r *run) mend(o outcome) outcome {
+// repair repairs the device that a check has broken whose process has ended.
+func (r *run) repair(o outcome) outcome {
 	if r.options.Break == "" || r.options.Mend == "" {
 		return o
 	}
-	if r.unmended = r.options.mend(); r.unmended != nil {
-		o.Status, o.Reason = Failed, fmt.Sprintf("%s; %v", o.Reason, r.unmended)
+	if r.unrepaired = r.options.repair(); r.unrepaired != nil {
+		o.Status, o.Reason = Failed, fmt.Sprintf("%s; %v", o.Reason, r.unrepaired)
 	}
 	return o
 }
@@ -180,8 +180,8 @@ func (r *run) session(file, symbol string) *session {
 	return &session{file: file, setup: setup{File: absolute, Symbol: symbol, Options: r.options}}
 }
 
-// ask has the child answer.
-func (s *session) ask(ctx context.Context, q question) outcome {
+// query has the child answer.
+func (s *session) query(ctx context.Context, q question) outcome {
 	if s.child == nil {
 		within, cancel := context.WithCancel(ctx)
 		child, err := pluginload.StartChild(within, setupEnv, s.setup)

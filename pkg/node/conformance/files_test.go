@@ -86,77 +86,77 @@ func text(t *testing.T, report *Report) string {
 // TestEachFaultFailsOneCheck has a pair of plugins with one fault at a time.
 func TestEachFaultFailsOneCheck(t *testing.T) {
 	file := buildPlugin(t, ".", "./testdata/faulty")
-	const deviceHalf, schedulerHalf = kindDevice + "/", kindScheduler + "/"
+	const devicePlugin, schedulerPlugin = kindDevice + "/", kindScheduler + "/"
 	tests := map[string]string{
 		"none": "",
 
-		"it has no name":                               deviceHalf + "name",
-		"a method has another type":                    deviceHalf + "abilities",
-		"Start returns an error":                       deviceHalf + "starts",
-		"UpdateNodeInfo panics":                        deviceHalf + "inventory",
-		"a name does not parse":                        deviceHalf + "inventory",
-		"a quantity is negative":                       deviceHalf + "inventory",
-		"two devices have one ID":                      deviceHalf + "inventory",
-		"it replaces the maps":                         deviceHalf + "inventory-adds",
-		"it keeps what it was given":                   deviceHalf + "inventory-own",
-		"a path is relative":                           deviceHalf + "allocate-valid",
-		"the answer has no order":                      deviceHalf + "allocate-same",
-		"it leaves a device out":                       deviceHalf + "allocate-all",
-		"a goroutine panics":                           deviceHalf + "allocate-all",
-		"it gives something for nothing":               deviceHalf + "allocate-none",
-		"it accepts an unknown device":                 deviceHalf + "allocate-unknown",
-		"it writes into the pod":                       deviceHalf + "allocate-reads",
-		"answers share a map":                          deviceHalf + "allocate-own",
-		"it hangs for giant requests":                  deviceHalf + "hostile",
-		"the inventory differs from call to call":      deviceHalf + "inventory-stable",
-		"a variable of the firewall has no valid name": deviceHalf + "firewall",
-		"a broken device stays allocatable":            deviceHalf + "health",
-		"a broken device has no reason":                deviceHalf + "reasons",
-		"a reason is a sentence":                       deviceHalf + "reasons",
-		"it says how an unknown device is":             deviceHalf + "reasons",
-		"it blocks when it is asked how devices are":   deviceHalf + "reasons",
-		"it panics when it is asked how devices are":   deviceHalf + "reasons",
-		"it calls os.Exit when a device is broken":     deviceHalf + "reasons",
-		"it does not say why a device is unhealthy":    deviceHalf + "reasons",
-		"a device is unhealthy since tomorrow":         deviceHalf + "reasons",
-		"a device alone gives nothing":                 deviceHalf + "allocate-each",
-		"it always gives the same device":              deviceHalf + "allocate-exact",
-		"it calls os.Exit for an unknown device":       deviceHalf + "allocate-unknown",
-		"an environment variable has no valid name":    deviceHalf + "allocate-valid",
-		"it slices names that it has not checked":      deviceHalf + "hostile",
-		"it is not safe for concurrent use":            deviceHalf + "concurrent",
-		"IDs differ from process to process":           deviceHalf + "restart",
+		"it has no name":                               devicePlugin + "name",
+		"a method has another type":                    devicePlugin + "abilities",
+		"Start returns an error":                       devicePlugin + "starts",
+		"UpdateNodeInfo panics":                        devicePlugin + "inventory",
+		"a name does not parse":                        devicePlugin + "inventory",
+		"a quantity is negative":                       devicePlugin + "inventory",
+		"two devices have one ID":                      devicePlugin + "inventory",
+		"it replaces the maps":                         devicePlugin + "inventory-adds",
+		"it keeps what it was given":                   devicePlugin + "inventory-own",
+		"a path is relative":                           devicePlugin + "allocate-valid",
+		"the answer has no order":                      devicePlugin + "allocate-same",
+		"it leaves a device out":                       devicePlugin + "allocate-all",
+		"a goroutine panics":                           devicePlugin + "allocate-all",
+		"it gives something for nothing":               devicePlugin + "allocate-none",
+		"it accepts an unknown device":                 devicePlugin + "allocate-unknown",
+		"it writes into the pod":                       devicePlugin + "allocate-reads",
+		"answers share a map":                          devicePlugin + "allocate-own",
+		"it hangs for giant requests":                  devicePlugin + "hostile",
+		"the inventory differs from call to call":      devicePlugin + "inventory-stable",
+		"a variable of the firewall has no valid name": devicePlugin + "firewall",
+		"a broken device stays allocatable":            devicePlugin + "health",
+		"a broken device has no reason":                devicePlugin + "reasons",
+		"a reason is a sentence":                       devicePlugin + "reasons",
+		"it says how an unknown device is":             devicePlugin + "reasons",
+		"it blocks when its devices' health is read":   devicePlugin + "reasons",
+		"it panics when its devices' health is read":   devicePlugin + "reasons",
+		"it calls os.Exit when a device is broken":     devicePlugin + "reasons",
+		"it does not say why a device is unhealthy":    devicePlugin + "reasons",
+		"a device is unhealthy since tomorrow":         devicePlugin + "reasons",
+		"a device alone gives nothing":                 devicePlugin + "allocate-each",
+		"it always gives the same device":              devicePlugin + "allocate-exact",
+		"it calls os.Exit for an unknown device":       devicePlugin + "allocate-unknown",
+		"an environment variable has no valid name":    devicePlugin + "allocate-valid",
+		"it slices names that it has not checked":      devicePlugin + "hostile",
+		"it is not safe for concurrent use":            devicePlugin + "concurrent",
+		"IDs differ from process to process":           devicePlugin + "restart",
 
-		"none, with the group scheduler":                  "",
-		"the device half's entry point returns an error":  deviceHalf + "loads",
-		"the scheduler half has no name":                  schedulerHalf + "name",
-		"a method of the scheduler half has another type": schedulerHalf + "abilities",
-		"it ignores what pods count":                      schedulerHalf + "fits",
-		"it translates by what is used":                   schedulerHalf + "translator",
-		"Revision does not grow":                          schedulerHalf + "translator",
-		"who has waited gets less":                        schedulerHalf + "after-wait",
-		"PodGone panics for an unknown pod":               schedulerHalf + "observer",
-		"the halves use different levels":                 kindPair + "/pair",
+		"none, with the group scheduler":                    "",
+		"the device plugin's entry point returns an error":  devicePlugin + "loads",
+		"the scheduler plugin has no name":                  schedulerPlugin + "name",
+		"a method of the scheduler plugin has another type": schedulerPlugin + "abilities",
+		"it ignores what pods count":                        schedulerPlugin + "fits",
+		"it translates by what is used":                     schedulerPlugin + "translator",
+		"Revision does not grow":                            schedulerPlugin + "translator",
+		"who has waited gets less":                          schedulerPlugin + "after-wait",
+		"PodGone panics for an unknown pod":                 schedulerPlugin + "observer",
+		"the plugins use different levels":                  kindPair + "/pair",
 
-		"the entry point panics":                          schedulerHalf + "loads",
-		"it counts devices by a plain name that is none":  schedulerHalf + "declarations",
-		"AddNode writes a name that does not parse":       schedulerHalf + "nodes",
-		"AddNode renames devices with each call":          schedulerHalf + "nodes",
-		"the score is not a number":                       schedulerHalf + "score",
-		"it replaces what another plugin wrote":           schedulerHalf + "writes",
-		"the answers depend on the order of a map":        schedulerHalf + "same",
-		"it forgets to place":                             schedulerHalf + "places",
-		"it gives away what is used":                      schedulerHalf + "capacity",
-		"it gives fewer than were requested":              schedulerHalf + "capacity",
-		"it gives no reason":                              schedulerHalf + "reasons",
-		"it refuses pods of others":                       schedulerHalf + "others",
-		"what it takes depends on how often it is called": schedulerHalf + "take-same",
-		"it returns nothing":                              schedulerHalf + "take-return",
-		"a device that is gone is an error":               schedulerHalf + "gone-devices",
-		"it depends on the name of the pod":               schedulerHalf + "pure",
-		"it panics for a negative request":                schedulerHalf + "hostile",
-		"it is not safe for concurrent use either":        schedulerHalf + "concurrent",
-		"another process answers otherwise":               schedulerHalf + "restart",
+		"the entry point panics":                          schedulerPlugin + "loads",
+		"it counts devices by a plain name that is none":  schedulerPlugin + "declarations",
+		"AddNode writes a name that does not parse":       schedulerPlugin + "nodes",
+		"AddNode renames devices with each call":          schedulerPlugin + "nodes",
+		"the score is not a number":                       schedulerPlugin + "score",
+		"it replaces what another plugin wrote":           schedulerPlugin + "writes",
+		"the answers depend on the order of a map":        schedulerPlugin + "same",
+		"it forgets to place":                             schedulerPlugin + "places",
+		"it gives away what is used":                      schedulerPlugin + "capacity",
+		"it gives fewer than were requested":              schedulerPlugin + "capacity",
+		"it gives no reason":                              schedulerPlugin + "reasons",
+		"it refuses pods of others":                       schedulerPlugin + "others",
+		"what it takes depends on how often it is called": schedulerPlugin + "take-same",
+		"it returns nothing":                              schedulerPlugin + "take-return",
+		"a device that is gone is an error":               schedulerPlugin + "gone-devices",
+		"it depends on the name of the pod":               schedulerPlugin + "pure",
+		"it panics for a negative request":                schedulerPlugin + "hostile",
+		"it is not safe for concurrent use either":        schedulerPlugin + "concurrent",
+		"another process answers otherwise":               schedulerPlugin + "restart",
 	}
 	found := map[string]bool{}
 	for _, check := range tests {
@@ -208,7 +208,7 @@ func TestEachFaultFailsOneCheck(t *testing.T) {
 	}
 }
 
-func TestADeviceThatCannotBeMendedIsReported(t *testing.T) {
+func TestADeviceThatCannotBeRepairedIsReported(t *testing.T) {
 	file := buildPlugin(t, ".", "./testdata/faulty")
 	broken := filepath.Join(t.TempDir(), "broken")
 	t.Setenv("FAULT", "it calls os.Exit when a device is broken")
@@ -228,13 +228,13 @@ func TestADeviceThatCannotBeMendedIsReported(t *testing.T) {
 	}
 }
 
-// TestADeviceIsMendedWhenTheTestIsInterrupted interrupts while the check waits for a plugin that
+// TestADeviceIsRepairedWhenTheTestIsInterrupted interrupts while the check waits for a plugin that
 // notices nothing.
-func TestADeviceIsMendedWhenTheTestIsInterrupted(t *testing.T) {
+func TestADeviceIsRepairedWhenTheTestIsInterrupted(t *testing.T) {
 	file := buildPlugin(t, ".", "./testdata/faulty")
-	for name, test := range map[string]struct{ mend, want string }{
-		"it can be mended":    {mend: "rm -f $GEARS_BROKEN"},
-		"it cannot be mended": {mend: "false", want: "a device may still be broken"},
+	for name, test := range map[string]struct{ repair, want string }{
+		"it can be repaired":    {repair: "rm -f $GEARS_BROKEN"},
+		"it cannot be repaired": {repair: "false", want: "a device may still be broken"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -246,7 +246,7 @@ func TestADeviceIsMendedWhenTheTestIsInterrupted(t *testing.T) {
 			t.Setenv("GEARS_BROKEN", broken)
 			options := patient()
 			options.Limits.Health = time.Minute
-			options.Break, options.Mend = fmt.Sprintf("printf g1 >%s; : >%s", broken, said), test.mend
+			options.Break, options.Mend = fmt.Sprintf("printf g1 >%s; : >%s", broken, said), test.repair
 			ctx, cancel := context.WithCancel(t.Context())
 			var waiting sync.WaitGroup
 			waiting.Go(func() {

@@ -19,8 +19,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// healthPause is how often a plugin is asked while a device is broken.
-const healthPause = 200 * time.Millisecond
+// healthInterval is how often a plugin is called while a device is broken.
+const healthInterval = 200 * time.Millisecond
 
 // shell runs a command of the user's. What it leaves running in the background, such as a plugin,
 // is not waited for, and may go on writing: the output is a file.
@@ -48,17 +48,17 @@ func (l Limits) shell(command string) error {
 	return withFix(fmt.Errorf("the command %q: %w: %s", command, err, brief(string(said[:n]))), "correct the command")
 }
 
-// mend runs the command that mends a device.
-func (o Options) mend() error {
+// repair runs the command that repairs a device.
+func (o Options) repair() error {
 	if err := o.Limits.shell(o.Mend); err != nil {
 		return fmt.Errorf("a device may still be broken, as --mend failed: %w", err)
 	}
 	return nil
 }
 
-// await asks until reached says so, or the time is up.
+// await calls the plugin until reached says so, or the time is up.
 func await(limit time.Duration, reached func() (bool, error)) (bool, error) {
-	for end := time.Now().Add(limit); ; time.Sleep(healthPause) {
+	for end := time.Now().Add(limit); ; time.Sleep(healthInterval) {
 		if ok, err := reached(); ok || err != nil {
 			return ok, err
 		}
@@ -69,9 +69,9 @@ func await(limit time.Duration, reached func() (bool, error)) (bool, error) {
 }
 
 // healthUntested is why health is not tested.
-const healthUntested = "it takes commands that break a device and mend it: --break and --mend"
+const healthUntested = "it takes commands that break a device and repair it: --break and --mend"
 
-func (d *deviceHalf) checkHealth() error {
+func (d *devicePlugin) checkHealth() error {
 	if d.options.Break == "" || d.options.Mend == "" {
 		return notApplicable(healthUntested)
 	}
@@ -95,18 +95,18 @@ func (d *deviceHalf) checkHealth() error {
 	return err
 }
 
-// whileBroken breaks a device, calls do with what the plugin reports when it has noticed, and mends
-// the device again. reported is false if the plugin does not notice.
-func (d *deviceHalf) whileBroken(
+// whileBroken breaks a device, calls do with what the plugin reports when it has noticed, and
+// repairs the device again. reported is false if the plugin does not notice.
+func (d *devicePlugin) whileBroken(
 	whole *types.NodeInfo, do func(broken *types.NodeInfo) error,
 ) (reported bool, err error) {
 	if err := d.options.Limits.shell(d.options.Break); err != nil {
 		return false, err
 	}
-	mended := false
+	repaired := false
 	defer func() {
-		if !mended {
-			err = errors.Join(err, d.options.mend())
+		if !repaired {
+			err = errors.Join(err, d.options.repair())
 		}
 	}()
 	var broken *types.NodeInfo
@@ -123,8 +123,8 @@ func (d *deviceHalf) whileBroken(
 	if err := do(broken); err != nil {
 		return true, err
 	}
-	mended = true
-	if err := d.options.mend(); err != nil {
+	repaired = true
+	if err := d.options.repair(); err != nil {
 		return true, err
 	}
 	var last error
@@ -143,10 +143,10 @@ func (d *deviceHalf) whileBroken(
 
 // checkReasons checks what the plugin says of its devices' health, also while one is broken, if
 // there are commands for that. That such a device is noticed at all is another check's.
-func (d *deviceHalf) checkReasons() error {
+func (d *devicePlugin) checkReasons() error {
 	reporter, ok := d.plugin.(device.HealthReporter)
 	if !ok {
-		return notApplicable("it is no HealthReporter, so nobody knows why a device is unhealthy")
+		return notApplicable("it is no HealthReporter, so the reason of an unhealthy device is unknown")
 	}
 	whole, err := d.inventory()
 	if err != nil {
@@ -168,7 +168,7 @@ func (d *deviceHalf) checkReasons() error {
 }
 
 // checkReport checks what the plugin says of the devices that it has just reported.
-func (d *deviceHalf) checkReport(reporter device.HealthReporter, info *types.NodeInfo) error {
+func (d *devicePlugin) checkReport(reporter device.HealthReporter, info *types.NodeInfo) error {
 	list, err := contained(d.caller, "DeviceHealth", d.options.Limits.Update, reporter.DeviceHealth)
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// TestACommandMayLeaveAPluginRunning has a stand-in for one that goes on writing its log.
+// TestACommandMayLeaveAPluginRunning has a command like one that goes on writing its log.
 func TestACommandMayLeaveAPluginRunning(t *testing.T) {
 	dir := t.TempDir()
 	command := fmt.Sprintf(`cd %s

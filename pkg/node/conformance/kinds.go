@@ -21,7 +21,7 @@ type Check struct {
 
 // Kinds returns all that is checked.
 func Kinds() []Kind {
-	loading := Check{Name: loads, About: aboutLoads, Fix: "what it says: it is what `kubecri plugin check` prints"}
+	loading := Check{Name: loads, About: aboutLoads, Fix: "see the output of `kubecri plugin check`"}
 	return []Kind{
 		{kindDevice, append([]Check{loading}, describe(deviceChecks())...)},
 		{kindScheduler, append([]Check{loading}, describe(schedulerChecks())...)},

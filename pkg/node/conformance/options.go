@@ -28,7 +28,7 @@ type Limits struct {
 	// Start, Update and Allocate limit these calls of a device plugin, Schedule each call of a
 	// scheduler plugin.
 	Start, Update, Allocate, Schedule time.Duration
-	// Health is how long a device may be broken, or mended, until the plugin reports it.
+	// Health is how long a device may be broken, or repaired, until the plugin reports it.
 	Health time.Duration
 	// Concurrent is how long calls are made at the same time.
 	Concurrent time.Duration

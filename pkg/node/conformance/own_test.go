@@ -18,7 +18,7 @@ import (
 )
 
 // TestTheRepositorysPluginsPass tests the pairs of this repository. Where it says so, there are
-// stand-ins for their hardware.
+// fakes of their hardware.
 func TestTheRepositorysPluginsPass(t *testing.T) {
 	tests := map[string]struct {
 		device, scheduler string // packages, from here
@@ -48,7 +48,7 @@ func TestTheRepositorysPluginsPass(t *testing.T) {
 			},
 			inapplicable: []string{kindDevice + "/firewall", kindScheduler + "/pure", kindScheduler + "/observer"},
 		},
-		"nvidiagpu with a stand-in for NVML": {
+		"nvidiagpu with a fake of NVML": {
 			device: "../../../plugins/nvidiagpu/device", scheduler: "../../../plugins/nvidiagpu/scheduler",
 			prepare: func(t *testing.T, options *Options) {
 				library := nvmltest.Build(t, nvmltest.Machine{

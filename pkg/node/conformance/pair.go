@@ -15,17 +15,17 @@ import (
 const kindPair = "pair of plugins"
 
 // pairChecks are checks of a device plugin, after those of its scheduler plugin.
-func pairChecks() []check[*deviceHalf] {
-	return []check[*deviceHalf]{{
+func pairChecks() []check[*devicePlugin] {
+	return []check[*devicePlugin]{{
 		name:  "pair",
 		about: "The device plugin serves what the scheduler plugin allocates on the node that it reports.",
-		fix:   "use the same levels and resources in both halves",
+		fix:   "use the same levels and resources in both plugins",
 		needs: []string{kindScheduler + "/" + placesCheck, kindDevice + "/allocate-valid"},
-		run:   (*deviceHalf).checkPair,
+		run:   (*devicePlugin).checkPair,
 	}}
 }
 
-func (d *deviceHalf) checkPair() error {
+func (d *devicePlugin) checkPair() error {
 	if len(d.placed) == 0 {
 		return notApplicable("the scheduler plugin has allocated nothing")
 	}

@@ -17,21 +17,23 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// schedulerHalf is a scheduler plugin that is tested.
-type schedulerHalf struct {
-	plugin  devicescheduler.DeviceScheduler
-	asked   devicescheduler.DeviceScheduler // answers PodFitsDevice and PodAllocate: plugin, or its AfterWait
-	options Options
-	caller  *plugincall.Caller
-	groups  bool            // it leaves placement to the group scheduler
-	node    *types.NodeInfo // as the node publishes it; nil if nothing is known of any
-	placed  []placed        // what placesCheck placed
+// schedulerPlugin is a scheduler plugin that is tested.
+type schedulerPlugin struct {
+	plugin    devicescheduler.DeviceScheduler
+	answering devicescheduler.DeviceScheduler // answers PodFitsDevice and PodAllocate: plugin, or its AfterWait
+	options   Options
+	caller    *plugincall.Caller
+	groups    bool            // it leaves placement to the group scheduler
+	node      *types.NodeInfo // as the node publishes it; nil if nothing is known of any
+	placed    []placed        // what placesCheck placed
 }
 
-// newSchedulerHalf takes the node of the device plugin that belongs to it, or nil.
-func newSchedulerHalf(plugin devicescheduler.DeviceScheduler, options Options, reported *node) *schedulerHalf {
+// newSchedulerPlugin takes the node of the device plugin that belongs to it, or nil.
+func newSchedulerPlugin(plugin devicescheduler.DeviceScheduler, options Options, reported *node) *schedulerPlugin {
 	_, concurrent := plugin.(devicescheduler.ConcurrentSafe)
-	h := &schedulerHalf{plugin: plugin, asked: plugin, options: options, caller: newCaller(kindScheduler, concurrent)}
+	h := &schedulerPlugin{
+		plugin: plugin, answering: plugin, options: options, caller: newCaller(kindScheduler, concurrent),
+	}
 	if reported == nil {
 		h.node = declaredNode(plugin)
 		return h
@@ -80,7 +82,7 @@ func declaredNode(plugin devicescheduler.DeviceScheduler) *types.NodeInfo {
 }
 
 // call makes a call of the plugin that has no result.
-func (h *schedulerHalf) call(method string, do func() error) error {
+func (h *schedulerPlugin) call(method string, do func() error) error {
 	_, err := contained(h.caller, method, h.options.Limits.Schedule, func() (struct{}, error) {
 		return struct{}{}, do()
 	})
@@ -88,7 +90,7 @@ func (h *schedulerHalf) call(method string, do func() error) error {
 }
 
 // add reports a node and returns it as the plugin leaves it. The host keeps Allocatable alone.
-func (h *schedulerHalf) add(published *types.NodeInfo) (*types.NodeInfo, error) {
+func (h *schedulerPlugin) add(published *types.NodeInfo) (*types.NodeInfo, error) {
 	given, left := published.Clone(), published.Clone()
 	err := h.call("AddNode", func() error { h.plugin.AddNode(given.Name, given); return nil })
 	left.Allocatable = maps.Clone(given.Allocatable)
@@ -96,7 +98,7 @@ func (h *schedulerHalf) add(published *types.NodeInfo) (*types.NodeInfo, error) 
 }
 
 // added reports the node of the test, for as long as do runs.
-func (h *schedulerHalf) added(do func(node *types.NodeInfo) error) error {
+func (h *schedulerPlugin) added(do func(node *types.NodeInfo) error) error {
 	if h.node == nil {
 		return notApplicable("no node is known: give the device plugin that belongs to it, too, " +
 			"or have it implement DeviceCounter")
@@ -118,37 +120,37 @@ type answer struct {
 }
 
 // fits calls PodFitsDevice.
-func (h *schedulerHalf) fits(node *types.NodeInfo, pod *types.PodInfo) (answer, error) {
+func (h *schedulerPlugin) fits(node *types.NodeInfo, pod *types.PodInfo) (answer, error) {
 	a := answer{pod: pod.Clone()}
 	given := node.Clone()
 	err := h.call("PodFitsDevice", func() error {
-		a.fits, a.reasons, a.score = h.asked.PodFitsDevice(given, a.pod, false)
+		a.fits, a.reasons, a.score = h.answering.PodFitsDevice(given, a.pod, false)
 		return nil
 	})
 	return a, err
 }
 
 // allocate calls PodAllocate and returns the pod as the plugin left it.
-func (h *schedulerHalf) allocate(node *types.NodeInfo, pod *types.PodInfo) (*types.PodInfo, error) {
+func (h *schedulerPlugin) allocate(node *types.NodeInfo, pod *types.PodInfo) (*types.PodInfo, error) {
 	given, left := node.Clone(), pod.Clone()
 	left.NodeName = node.Name
-	return left, h.call("PodAllocate", func() error { return h.asked.PodAllocate(given, left) })
+	return left, h.call("PodAllocate", func() error { return h.answering.PodAllocate(given, left) })
 }
 
 // take calls TakePodResources on the node.
-func (h *schedulerHalf) take(node *types.NodeInfo, pod *types.PodInfo) error {
+func (h *schedulerPlugin) take(node *types.NodeInfo, pod *types.PodInfo) error {
 	given := pod.Clone()
 	return h.call("TakePodResources", func() error { return h.plugin.TakePodResources(node, given) })
 }
 
 // giveBack calls ReturnPodResources on the node.
-func (h *schedulerHalf) giveBack(node *types.NodeInfo, pod *types.PodInfo) error {
+func (h *schedulerPlugin) giveBack(node *types.NodeInfo, pod *types.PodInfo) error {
 	given := pod.Clone()
 	return h.call("ReturnPodResources", func() error { return h.plugin.ReturnPodResources(node, given) })
 }
 
 // with returns the node while the pods hold what they were allocated.
-func (h *schedulerHalf) with(node *types.NodeInfo, pods ...*types.PodInfo) (*types.NodeInfo, error) {
+func (h *schedulerPlugin) with(node *types.NodeInfo, pods ...*types.PodInfo) (*types.NodeInfo, error) {
 	state := node.Clone()
 	for _, pod := range pods {
 		if err := h.take(state, pod); err != nil {
@@ -175,7 +177,7 @@ func specOf(pod *types.PodInfo) (spec []grouptree.Container) {
 }
 
 // place does what the scheduler does for a pod and one node. why says why the pod does not fit.
-func (h *schedulerHalf) place(node *types.NodeInfo, pod *types.PodInfo) (got *types.PodInfo, why string, err error) {
+func (h *schedulerPlugin) place(node *types.NodeInfo, pod *types.PodInfo) (got *types.PodInfo, why string, err error) {
 	a, err := h.fits(node, pod)
 	if err != nil {
 		return nil, "", err
@@ -255,7 +257,7 @@ func byPath(path resource.Path, quantity int64) sample {
 }
 
 // plains returns the plain resources that the node counts.
-func (h *schedulerHalf) plains() (names []types.ResourceName) {
+func (h *schedulerPlugin) plains() (names []types.ResourceName) {
 	for _, name := range slices.Sorted(maps.Keys(h.node.KubeAlloc)) {
 		if h.node.KubeAlloc[name] > 0 {
 			names = append(names, name)
@@ -279,7 +281,7 @@ func paths(node *types.NodeInfo) (list []resource.Path) {
 }
 
 // samples returns pods that request some of what the node has, those by count first.
-func (h *schedulerHalf) samples(node *types.NodeInfo) (list []sample) {
+func (h *schedulerPlugin) samples(node *types.NodeInfo) (list []sample) {
 	for _, plain := range h.plains() {
 		list = append(list, counting(plain, 1, "main"), counting(plain, 1, "init:setup", "main"))
 		if h.node.KubeAlloc[plain] > 1 {
@@ -305,7 +307,7 @@ func requests(pod *types.PodInfo) bool {
 }
 
 // served returns the samples that the plugin serves on the node, each with its allocation.
-func (h *schedulerHalf) served(node *types.NodeInfo) (list []sample, allocated []*types.PodInfo, err error) {
+func (h *schedulerPlugin) served(node *types.NodeInfo) (list []sample, allocated []*types.PodInfo, err error) {
 	for _, s := range h.samples(node) {
 		got, why, err := h.place(node, s.pod)
 		if err != nil {

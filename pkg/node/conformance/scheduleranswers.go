@@ -13,7 +13,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func (h *schedulerHalf) checkFits() error {
+func (h *schedulerPlugin) checkFits() error {
 	return h.added(func(node *types.NodeInfo) error {
 		some := false
 		for _, s := range h.samples(node) {
@@ -40,7 +40,7 @@ func (h *schedulerHalf) checkFits() error {
 }
 
 // eachServed runs do for each sample that the plugin serves on the node, with its allocation.
-func (h *schedulerHalf) eachServed(do func(node *types.NodeInfo, s sample, allocated *types.PodInfo) error) error {
+func (h *schedulerPlugin) eachServed(do func(node *types.NodeInfo, s sample, allocated *types.PodInfo) error) error {
 	return h.added(func(node *types.NodeInfo) error {
 		list, allocated, err := h.served(node)
 		if err != nil {
@@ -55,7 +55,7 @@ func (h *schedulerHalf) eachServed(do func(node *types.NodeInfo, s sample, alloc
 	})
 }
 
-func (h *schedulerHalf) checkScore() error {
+func (h *schedulerPlugin) checkScore() error {
 	return h.eachServed(func(node *types.NodeInfo, s sample, allocated *types.PodInfo) error {
 		used, err := h.with(node, allocated)
 		if err != nil {
@@ -76,7 +76,7 @@ func (h *schedulerHalf) checkScore() error {
 	})
 }
 
-func (h *schedulerHalf) checkWrites() error {
+func (h *schedulerPlugin) checkWrites() error {
 	return h.eachServed(func(node *types.NodeInfo, s sample, _ *types.PodInfo) error {
 		pod := s.pod.Clone()
 		const theirs types.ResourceName = "resource/group/another-vendors-device/0/units"
@@ -86,10 +86,10 @@ func (h *schedulerHalf) checkWrites() error {
 		}
 		for method, write := range map[string]func(*types.NodeInfo, *types.PodInfo) error{
 			"PodFitsDevice": func(node *types.NodeInfo, pod *types.PodInfo) error {
-				h.asked.PodFitsDevice(node, pod, false)
+				h.answering.PodFitsDevice(node, pod, false)
 				return nil
 			},
-			"PodAllocate": h.asked.PodAllocate,
+			"PodAllocate": h.answering.PodAllocate,
 		} {
 			given, left := node.Clone(), pod.Clone()
 			if err := h.call(method, func() error { return write(given, left) }); err != nil {
@@ -136,7 +136,7 @@ func sameInputs(a, b *types.PodInfo) error {
 	return nil
 }
 
-func (h *schedulerHalf) checkSame() error {
+func (h *schedulerPlugin) checkSame() error {
 	return h.eachServed(func(node *types.NodeInfo, s sample, _ *types.PodInfo) error {
 		for range 8 {
 			if err := h.sameAnswers(node, s.pod, node, s.pod); err != nil {
@@ -148,7 +148,7 @@ func (h *schedulerHalf) checkSame() error {
 }
 
 // sameAnswers returns how the answers for two pods on two nodes differ, or nil.
-func (h *schedulerHalf) sameAnswers(
+func (h *schedulerPlugin) sameAnswers(
 	node *types.NodeInfo, pod *types.PodInfo, otherNode *types.NodeInfo, otherPod *types.PodInfo,
 ) error {
 	a, err := h.fits(node, pod)
@@ -183,7 +183,7 @@ func (h *schedulerHalf) sameAnswers(
 	return nil
 }
 
-func (h *schedulerHalf) checkConcurrent() error {
+func (h *schedulerPlugin) checkConcurrent() error {
 	safe, ok := h.plugin.(devicescheduler.ConcurrentSafe)
 	if !ok || !safe.ConcurrentSafe() {
 		return notApplicable("it does not say that it is safe for concurrent use: its calls wait for each other")
@@ -222,7 +222,7 @@ func (h *schedulerHalf) checkConcurrent() error {
 }
 
 // observe returns what must be the same in another process.
-func (h *schedulerHalf) observe() ([]string, error) {
+func (h *schedulerPlugin) observe() ([]string, error) {
 	var lines []string
 	err := h.eachServed(func(_ *types.NodeInfo, s sample, allocated *types.PodInfo) error {
 		for _, containers := range []map[string]types.ContainerInfo{allocated.InitContainers,

@@ -25,19 +25,19 @@ const (
 )
 
 // schedulerChecks are the checks of a scheduler plugin.
-func schedulerChecks() []check[*schedulerHalf] {
-	return []check[*schedulerHalf]{
+func schedulerChecks() []check[*schedulerPlugin] {
+	return []check[*schedulerPlugin]{
 		{
 			name:  "name",
 			about: "GetName returns one line of text, the same each time.",
 			fix:   "return a constant such as \"widget\"",
-			run:   func(h *schedulerHalf) error { return checkName(h.plugin.GetName) },
+			run:   func(h *schedulerPlugin) error { return checkName(h.plugin.GetName) },
 		},
 		{
 			name:  "abilities",
 			about: "Methods that are called like those of the SDK's optional interfaces have their types.",
 			fix:   "give the method the type that the SDK says: the hosts do not see it",
-			run: func(h *schedulerHalf) error {
+			run: func(h *schedulerPlugin) error {
 				return checkAbilities(h.plugin, reflect.TypeFor[devicescheduler.ConcurrentSafe](),
 					reflect.TypeFor[devicescheduler.Pure](), reflect.TypeFor[devicescheduler.Translator](),
 					reflect.TypeFor[devicescheduler.Patient](), reflect.TypeFor[devicescheduler.ResourceClaimer](),
@@ -49,27 +49,27 @@ func schedulerChecks() []check[*schedulerHalf] {
 			name:  "declarations",
 			about: "What the plugin declares of itself makes sense: names of resources, levels, words.",
 			fix:   "correct the name that it says",
-			run:   (*schedulerHalf).checkDeclarations,
+			run:   (*schedulerPlugin).checkDeclarations,
 		},
 		{
 			name:  nodesCheck,
 			about: "AddNode leaves names that parse in Allocatable, the same each time, and changes nothing else.",
 			fix:   "write Allocatable of nodeInfo alone, and keep a copy of what you need",
-			run:   (*schedulerHalf).checkNodes,
+			run:   (*schedulerPlugin).checkNodes,
 		},
 		{
 			name:  fitsCheck,
 			about: "A pod that requests what the node counts fits an empty node, and devices are requested for it.",
 			fix:   "translate KubeRequests of each container into DevRequests",
 			needs: []string{nodesCheck},
-			run:   (*schedulerHalf).checkFits,
+			run:   (*schedulerPlugin).checkFits,
 		},
 		{
 			name:  placesCheck,
 			about: "A pod that fits can be allocated: each request is served by a resource that the node has.",
 			fix:   "have PodAllocate request, or place, what PodFitsDevice has agreed to",
 			needs: []string{fitsCheck},
-			run:   (*schedulerHalf).checkPlaces,
+			run:   (*schedulerPlugin).checkPlaces,
 		},
 		{
 			name:     "score",
@@ -77,7 +77,7 @@ func schedulerChecks() []check[*schedulerHalf] {
 			fix:      "mind divisions by zero, and divide by the largest score",
 			provokes: true,
 			needs:    []string{placesCheck},
-			run:      (*schedulerHalf).checkScore,
+			run:      (*schedulerPlugin).checkScore,
 		},
 		{
 			name: "writes",
@@ -85,49 +85,49 @@ func schedulerChecks() []check[*schedulerHalf] {
 				"there.",
 			fix:   "add entries to the containers' maps, never replace the maps, and write nothing else",
 			needs: []string{placesCheck},
-			run:   (*schedulerHalf).checkWrites,
+			run:   (*schedulerPlugin).checkWrites,
 		},
 		{
 			name:  "same",
 			about: "The same pod on the same node has the same answer.",
 			fix:   "sort what comes out of a map, and number nothing by calls",
 			needs: []string{placesCheck},
-			run:   (*schedulerHalf).checkSame,
+			run:   (*schedulerPlugin).checkSame,
 		},
 		{
 			name:  "capacity",
 			about: "No pod fits that requests more than the node has, and no device is allocated twice.",
 			fix:   "compare requests with Allocatable less Used, and have TakePodResources add what pods hold",
 			needs: []string{"same"},
-			run:   (*schedulerHalf).checkCapacity,
+			run:   (*schedulerPlugin).checkCapacity,
 		},
 		{
 			name:  "reasons",
 			about: "Where a pod does not fit, there is a reason, the same text on each node.",
 			fix:   "return a reason without the node's name",
 			needs: []string{fitsCheck},
-			run:   (*schedulerHalf).checkReasons,
+			run:   (*schedulerPlugin).checkReasons,
 		},
 		{
 			name:  "others",
 			about: "Pods without devices, or with those of other plugins, fit and are left alone.",
 			fix:   "answer yes for what is not yours, without writing anything",
 			needs: []string{nodesCheck},
-			run:   (*schedulerHalf).checkOthers,
+			run:   (*schedulerPlugin).checkOthers,
 		},
 		{
 			name:  "take-same",
 			about: "TakePodResources has the same effect each time, writes Used alone, and in any order of pods.",
 			fix:   "make it depend on its arguments alone, and add to Used",
 			needs: []string{"same"},
-			run:   (*schedulerHalf).checkTake,
+			run:   (*schedulerPlugin).checkTake,
 		},
 		{
 			name:  "take-return",
 			about: "ReturnPodResources after TakePodResources leaves the node as it was.",
 			fix:   "subtract in one what the other adds",
 			needs: []string{"take-same"},
-			run:   (*schedulerHalf).checkReturn,
+			run:   (*schedulerPlugin).checkReturn,
 		},
 		{
 			name:     "gone-devices",
@@ -135,28 +135,28 @@ func schedulerChecks() []check[*schedulerHalf] {
 			fix:      "take nothing for names that the node does not have",
 			provokes: true,
 			needs:    []string{"take-same"},
-			run:      (*schedulerHalf).checkGone,
+			run:      (*schedulerPlugin).checkGone,
 		},
 		{
 			name:  "pure",
-			about: "A plugin that says that it is Pure answers the same whatever pod, node and other nodes are called.",
+			about: "A plugin that says that it is Pure answers the same under all names of pod, node and other nodes.",
 			fix:   "do not implement Pure, or use the arguments' quantities alone",
 			needs: []string{"same"},
-			run:   (*schedulerHalf).checkPure,
+			run:   (*schedulerPlugin).checkPure,
 		},
 		{
 			name:  "translator",
 			about: "A Translator's requests do not depend on what is used, and change only when Revision grows.",
 			fix:   "do not implement Translator, or let Revision grow when AddNode or RemoveNode changes answers",
 			needs: []string{"take-same"},
-			run:   (*schedulerHalf).checkTranslator,
+			run:   (*schedulerPlugin).checkTranslator,
 		},
 		{
 			name:  "after-wait",
 			about: "What AfterWait returns keeps the same rules for pods that have waited.",
 			fix:   "translate there as the plugin itself does, for the node's own devices",
 			needs: []string{"score", "writes", "same"},
-			run:   (*schedulerHalf).checkAfterWait,
+			run:   (*schedulerPlugin).checkAfterWait,
 		},
 		{
 			name:     "observer",
@@ -164,7 +164,7 @@ func schedulerChecks() []check[*schedulerHalf] {
 			fix:      "look pods up by their UID, and ignore unknown ones",
 			provokes: true,
 			needs:    []string{placesCheck},
-			run:      (*schedulerHalf).checkObserver,
+			run:      (*schedulerPlugin).checkObserver,
 		},
 		{
 			name:     "hostile",
@@ -172,7 +172,7 @@ func schedulerChecks() []check[*schedulerHalf] {
 			fix:      "check names with resource.ParseRequest, and quantities before loops and sums",
 			provokes: true,
 			needs:    []string{"take-same", "others"},
-			run:      (*schedulerHalf).checkHostile,
+			run:      (*schedulerPlugin).checkHostile,
 		},
 		{
 			name:     "concurrent",
@@ -180,19 +180,19 @@ func schedulerChecks() []check[*schedulerHalf] {
 			fix:      "guard what the methods share, or do not implement ConcurrentSafe",
 			provokes: true,
 			needs:    []string{"same"},
-			run:      (*schedulerHalf).checkConcurrent,
+			run:      (*schedulerPlugin).checkConcurrent,
 		},
 		{
 			name:    "restart",
 			about:   "Another process makes the same of the same pods and nodes.",
 			fix:     "derive names from what the node reports",
 			needs:   []string{"same"},
-			observe: (*schedulerHalf).observe,
+			observe: (*schedulerPlugin).observe,
 		},
 	}
 }
 
-func (h *schedulerHalf) checkDeclarations() error {
+func (h *schedulerPlugin) checkDeclarations() error {
 	extended := func(where string, names ...types.ResourceName) error {
 		for _, name := range names {
 			if !resource.IsExtendedResource(name) {
@@ -250,7 +250,7 @@ func checkSegments(where string, names ...string) error {
 	return nil
 }
 
-func (h *schedulerHalf) checkNodes() error {
+func (h *schedulerPlugin) checkNodes() error {
 	if before := h.plugin.UsingGroupScheduler(); before != h.plugin.UsingGroupScheduler() {
 		return errors.New("UsingGroupScheduler answers both yes and no")
 	}

@@ -101,7 +101,7 @@ func hostileNodes(node *types.NodeInfo, own types.ResourceName) map[string]*type
 	}
 }
 
-func (h *schedulerHalf) checkHostile() error {
+func (h *schedulerPlugin) checkHostile() error {
 	return h.added(func(node *types.NodeInfo) error {
 		list, allocated, err := h.served(node)
 		if err != nil {
@@ -151,7 +151,7 @@ func ownResource(node *types.NodeInfo) types.ResourceName {
 }
 
 // survive makes all calls for a pod. The error is that of a call that the plugin did not answer.
-func (h *schedulerHalf) survive(node *types.NodeInfo, pod *types.PodInfo) error {
+func (h *schedulerPlugin) survive(node *types.NodeInfo, pod *types.PodInfo) error {
 	if _, err := h.fits(node, pod); err != nil {
 		return err
 	}

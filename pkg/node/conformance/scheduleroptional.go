@@ -13,7 +13,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func (h *schedulerHalf) checkPure() error {
+func (h *schedulerPlugin) checkPure() error {
 	pure, ok := h.plugin.(devicescheduler.Pure)
 	if !ok || !pure.Pure() {
 		return notApplicable("it does not say that it is Pure")
@@ -64,7 +64,7 @@ func larger(node *types.NodeInfo) *types.NodeInfo {
 	return other
 }
 
-func (h *schedulerHalf) checkTranslator() error {
+func (h *schedulerPlugin) checkTranslator() error {
 	translator, ok := h.plugin.(devicescheduler.Translator)
 	if !ok || !h.plugin.UsingGroupScheduler() {
 		return notApplicable("it is no Translator that uses the group scheduler")
@@ -112,13 +112,13 @@ func (h *schedulerHalf) checkTranslator() error {
 	})
 }
 
-func (h *schedulerHalf) checkAfterWait() error {
+func (h *schedulerPlugin) checkAfterWait() error {
 	patient, ok := h.plugin.(devicescheduler.Patient)
 	if !ok {
 		return notApplicable("it is not Patient")
 	}
 	waited := *h
-	waited.asked = patient.AfterWait()
+	waited.answering = patient.AfterWait()
 	for _, name := range []string{fitsCheck, "score", "writes", "same", placesCheck, "capacity"} {
 		c, _ := find(schedulerChecks(), name)
 		if err := c.run(&waited); err != nil {
@@ -128,7 +128,7 @@ func (h *schedulerHalf) checkAfterWait() error {
 	return nil
 }
 
-func (h *schedulerHalf) checkObserver() error {
+func (h *schedulerPlugin) checkObserver() error {
 	observer, ok := h.plugin.(devicescheduler.PodObserver)
 	if !ok {
 		return notApplicable("it is no PodObserver")

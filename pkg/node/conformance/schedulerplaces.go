@@ -16,7 +16,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func (h *schedulerHalf) checkPlaces() error {
+func (h *schedulerPlugin) checkPlaces() error {
 	h.placed = nil
 	return h.added(func(node *types.NodeInfo) error {
 		for _, s := range h.samples(node) {
@@ -73,7 +73,7 @@ func checkWithin(node *types.NodeInfo, held types.ResourceList) error {
 // maxPods is how many pods are put on a node.
 const maxPods = 64
 
-func (h *schedulerHalf) checkCapacity() error {
+func (h *schedulerPlugin) checkCapacity() error {
 	return h.added(func(node *types.NodeInfo) error {
 		for _, plain := range h.plains() {
 			all := h.node.KubeAlloc[plain]
@@ -107,7 +107,7 @@ func (h *schedulerHalf) checkCapacity() error {
 }
 
 // mustNotFit returns an error if the pod, which requests more than the node has, is placed on it.
-func (h *schedulerHalf) mustNotFit(node *types.NodeInfo, s sample) error {
+func (h *schedulerPlugin) mustNotFit(node *types.NodeInfo, s sample) error {
 	got, why, err := h.place(node, s.pod)
 	switch {
 	case err != nil:
@@ -119,7 +119,7 @@ func (h *schedulerHalf) mustNotFit(node *types.NodeInfo, s sample) error {
 }
 
 // fill puts pods on the node until the next one does not fit.
-func (h *schedulerHalf) fill(node *types.NodeInfo, s sample, all int64) error {
+func (h *schedulerPlugin) fill(node *types.NodeInfo, s sample, all int64) error {
 	var pods []*types.PodInfo
 	total := types.ResourceList{}
 	for len(pods) < maxPods {
@@ -129,7 +129,7 @@ func (h *schedulerHalf) fill(node *types.NodeInfo, s sample, all int64) error {
 		}
 		got, why, err := h.place(state, s.pod)
 		if err != nil {
-			return fmt.Errorf("for a pod that requests %s beside %d others, %w", s.what, len(pods), err)
+			return fmt.Errorf("for a pod that requests %s next to %d others, %w", s.what, len(pods), err)
 		}
 		if why != "" {
 			return nil
@@ -147,7 +147,7 @@ func (h *schedulerHalf) fill(node *types.NodeInfo, s sample, all int64) error {
 	return nil
 }
 
-func (h *schedulerHalf) checkReasons() error {
+func (h *schedulerPlugin) checkReasons() error {
 	return h.added(func(node *types.NodeInfo) error {
 		refusals := 0
 		for _, plain := range h.plains() {
@@ -187,7 +187,7 @@ func (h *schedulerHalf) checkReasons() error {
 	})
 }
 
-func (h *schedulerHalf) checkOthers() error {
+func (h *schedulerPlugin) checkOthers() error {
 	return h.added(func(node *types.NodeInfo) error {
 		path, err := resource.ParsePath(foreign.ownName())
 		if err != nil {

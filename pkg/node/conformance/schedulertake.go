@@ -13,7 +13,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func (h *schedulerHalf) checkTake() error {
+func (h *schedulerPlugin) checkTake() error {
 	return h.eachServed(func(node *types.NodeInfo, s sample, first *types.PodInfo) error {
 		once, twice := node.Clone(), node.Clone()
 		pod := first.Clone()
@@ -57,7 +57,7 @@ func (h *schedulerHalf) checkTake() error {
 	})
 }
 
-func (h *schedulerHalf) checkReturn() error {
+func (h *schedulerPlugin) checkReturn() error {
 	return h.eachServed(func(node *types.NodeInfo, _ sample, allocated *types.PodInfo) error {
 		busy := node.Clone()
 		for name := range node.Allocatable {
@@ -80,7 +80,7 @@ func (h *schedulerHalf) checkReturn() error {
 	})
 }
 
-func (h *schedulerHalf) checkGone() error {
+func (h *schedulerPlugin) checkGone() error {
 	return h.eachServed(func(node *types.NodeInfo, _ sample, allocated *types.PodInfo) error {
 		pod := allocated.Clone()
 		for _, container := range pod.RunningContainers {

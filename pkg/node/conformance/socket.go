@@ -35,7 +35,7 @@ type socketPlugin struct {
 	conn    *grpc.ClientConn
 	client  pluginapi.DevicePluginClient
 
-	unmended error // why a device may still be broken
+	unrepaired error // why a device may still be broken
 }
 
 // Socket tests the kubelet device plugin that serves at the path of a socket. The plugin feeds one
@@ -50,7 +50,7 @@ func Socket(ctx context.Context, path string, options Options) (*Report, error) 
 	report, passed := &Report{}, needs{}
 	for _, c := range socketChecks() {
 		if ctx.Err() != nil {
-			return report, errors.Join(ctx.Err(), p.unmended)
+			return report, errors.Join(ctx.Err(), p.unrepaired)
 		}
 		o, missing := passed.missing(c.needs)
 		if !missing {
@@ -68,7 +68,7 @@ func Socket(ctx context.Context, path string, options Options) (*Report, error) 
 	return report, nil
 }
 
-// connect makes a connection, which is made anew whenever it breaks.
+// connect makes a connection, which is made again whenever it breaks.
 func (p *socketPlugin) connect() (err error) {
 	p.conn, err = grpc.NewClient("passthrough:///plugin",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),

@@ -47,7 +47,7 @@ func socketChecks() []check[*socketPlugin] {
 		},
 		{
 			name:  "health",
-			about: "A broken device is listed as Unhealthy on the open stream, and as Healthy when it is mended.",
+			about: "A broken device is listed as Unhealthy on the open stream, and as Healthy when it is repaired.",
 			fix:   "send the whole list whenever a device's health changes",
 			needs: []string{answersCheck, stableCheck},
 			run:   (*socketPlugin).checkHealth,
@@ -162,10 +162,10 @@ func (p *socketPlugin) checkStable() error {
 	return sameDevices(first, again)
 }
 
-// mend mends the device that the check of health has broken.
-func (p *socketPlugin) mend() error {
-	p.unmended = p.options.mend()
-	return p.unmended
+// repair repairs the device that the check of health has broken.
+func (p *socketPlugin) repair() error {
+	p.unrepaired = p.options.repair()
+	return p.unrepaired
 }
 
 func (p *socketPlugin) checkHealth() error {
@@ -184,7 +184,7 @@ func (p *socketPlugin) checkHealth() error {
 			if len(list) != len(whole) {
 				wrong = fmt.Errorf("while a device is broken, %d are listed, of %d", len(list), len(whole))
 			}
-			wrong = errors.Join(wrong, p.mend())
+			wrong = errors.Join(wrong, p.repair())
 			step++
 		case step == 2 && len(healthyIDs(list)) == len(healthyIDs(whole)):
 			step++
@@ -196,7 +196,7 @@ func (p *socketPlugin) checkHealth() error {
 		return wrong
 	case err != nil && step == 1:
 		err = fmt.Errorf("after --break, no list has a device less (%w)", err)
-		return errors.Join(err, p.mend())
+		return errors.Join(err, p.repair())
 	case err != nil && step == 2:
 		return fmt.Errorf("after --mend, no list has the device back (%w)", err)
 	}

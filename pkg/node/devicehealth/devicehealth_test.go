@@ -45,7 +45,7 @@ func (m *machine) expectCondition(when, id, want string) {
 	}
 }
 
-func TestIgnoreTellsAndLeavesAlone(t *testing.T) {
+func TestIgnoreWritesAnEventAndLeavesThePodAlone(t *testing.T) {
 	run(t, Rule{Policy: Ignore}, nil, func(m *machine) {
 		m.expect("all are healthy")
 		m.breaks("0 Xid79")
@@ -121,7 +121,7 @@ func TestEvictWaitsForTheGracePeriod(t *testing.T) {
 	})
 }
 
-func TestADeviceThatIsHealthyInTimeEvictsNobody(t *testing.T) {
+func TestADeviceThatIsHealthyInTimeEvictsNoPod(t *testing.T) {
 	run(t, Rule{Evict, time.Minute}, nil, func(m *machine) {
 		m.breaks("0 Xid79")
 		time.Sleep(59 * time.Second)
@@ -132,14 +132,14 @@ func TestADeviceThatIsHealthyInTimeEvictsNobody(t *testing.T) {
 		m.breaks("0 Xid79")
 		m.look()
 		time.Sleep(59 * time.Second)
-		m.expect("the time begins anew")
+		m.expect("the time starts again")
 		time.Sleep(time.Second)
 		m.expect("then", "evicted 0", "pod 0 DeviceFailureEvicted: the pod is evicted: "+ill)
 	})
 }
 
 // A round of evictions takes as long as the API server does.
-func TestADeviceThatIsHealthyAgainWhileOthersAreEvictedEvictsNobody(t *testing.T) {
+func TestADeviceThatIsHealthyAgainWhileOthersAreEvictedEvictsNoPod(t *testing.T) {
 	run(t, Rule{Evict, time.Minute}, nil, func(m *machine) {
 		m.breaks("0 Xid79", "1 Xid79", "2 Xid79")
 		m.look()
@@ -190,7 +190,7 @@ func TestTheGracePeriodGoesOnOverRestarts(t *testing.T) {
 	})
 }
 
-func TestADeviceThatRecoversWhileKubecriIsAwayEvictsNobody(t *testing.T) {
+func TestADeviceThatRecoversWhileKubecriIsAwayEvictsNoPod(t *testing.T) {
 	run(t, Rule{Evict, time.Minute}, nil, func(m *machine) {
 		m.breaks("0 Xid79")
 		m.look()
@@ -283,7 +283,7 @@ func TestWhoseWordCounts(t *testing.T) {
 		},
 		"the pod's, with the namespace's": {pod: "Evict", namespace: map[string]string{grace: "5s"}, want: 5},
 		"the pod's, with the node's":      {pod: "Evict", rule: Rule{Ignore, 4 * time.Second}, want: 4},
-		"a word that nobody knows": {
+		"an unknown policy": {
 			pod: "Restart", rule: Rule{Evict, 2 * time.Second}, want: 2,
 			problem: `annotation KubeDevice/OnDeviceFailure of the pod is ignored: "Restart" is none of Ignore, ` +
 				`Evict and Replace`,
@@ -293,7 +293,7 @@ func TestWhoseWordCounts(t *testing.T) {
 			problem: `annotation KubeDevice/DeviceFailureGracePeriod of the pod is ignored: "soon" is no duration ` +
 				`such as 90s`,
 		},
-		"a namespace that nobody may read": {
+		"a namespace that kubecri may not read": {
 			forbidden: true, rule: Rule{Policy: Evict}, want: -1,
 			problem: `what namespace "team" wants is not known: no; see deploy/rbac`,
 		},
@@ -329,7 +329,7 @@ func TestWhoseWordCounts(t *testing.T) {
 	}
 }
 
-func TestADeviceIsKnownWhateverGroupsTheSchedulerPutsItInto(t *testing.T) {
+func TestADeviceIsKnownInAllGroupsThatTheSchedulerPutsItInto(t *testing.T) {
 	run(t, Rule{Policy: Evict}, nil, func(m *machine) {
 		m.breaks("3 Lost")
 		const lost = `device resource/group/gpu/3, which container "main" holds, is unhealthy (Lost: broken)`
@@ -358,7 +358,7 @@ func TestAPluginThatIsGoneSaysNothingOfItsDevices(t *testing.T) {
 	})
 }
 
-func TestAPluginThatComesAndGoesDoesNotBeginTheGracePeriodAnew(t *testing.T) {
+func TestAPluginThatComesAndGoesDoesNotRestartTheGracePeriod(t *testing.T) {
 	run(t, Rule{Evict, time.Minute}, nil, func(m *machine) {
 		m.breaks("0 Xid79")
 		m.look()

@@ -224,7 +224,7 @@ func (m *machine) Ask(podUID string, generation int64, containers []string) (sin
 	return since, nil
 }
 
-// restarts says that the containers of a pod are started again whatever their exit code.
+// restarts says that the containers of a pod are started again after every exit code.
 func (m *machine) restarts(id string) {
 	m.pods.change(func(all map[string]pods.Pod) {
 		pod := all[id]
@@ -300,7 +300,7 @@ func (m *machine) restart() {
 	m.start()
 }
 
-// look lets everything come to rest, tells the registry of the pods' conditions, and returns what
+// look lets everything come to rest, passes the pods' conditions to the registry, and returns what
 // was said since the last look, sorted.
 func (m *machine) look() []string {
 	m.t.Helper()

@@ -294,7 +294,7 @@ func (a affected) ref() *corev1.ObjectReference {
 }
 
 // warn warns the pod once of each failure, and again if the device was healthy in between. What the
-// condition says already was told by an earlier process.
+// condition says already was reported by an earlier process.
 func (k *Keeper) warn(a affected, s *podState, rule Rule, due time.Time) {
 	at := due.UTC().Format(time.RFC3339)
 	follows := "the container is left alone"
@@ -307,11 +307,11 @@ func (k *Keeper) warn(a affected, s *podState, rule Rule, due time.Time) {
 		follows = "the pod is evicted if it is so at " + at
 	}
 	was := conditionOf(a)
-	told := s.warned == nil && a.pod.Failure.Status == was.Status && a.pod.Failure.Message == was.Message
+	reported := s.warned == nil && a.pod.Failure.Status == was.Status && a.pod.Failure.Message == was.Message
 	warned := map[string]bool{}
 	for _, f := range a.failed {
 		message := f.text() + "; " + follows
-		if !told && !s.warned[message] && !warned[message] {
+		if !reported && !s.warned[message] && !warned[message] {
 			k.Warn(a.ref(), reasonFailed, message)
 		}
 		warned[message] = true

@@ -20,7 +20,7 @@ type Policy string
 
 // The policies.
 const (
-	Ignore Policy = "Ignore" // the pod is told
+	Ignore Policy = "Ignore" // the pod gets an event
 	Evict  Policy = "Evict"  // and evicted after the grace period
 	// Replace: its container is given another device after the grace period, or else Evict.
 	Replace Policy = "Replace"

@@ -35,7 +35,7 @@ func (k *Keeper) irreplaceable(a affected) string {
 	}
 	for _, f := range a.failed {
 		if !a.pod.Restarts(f.container) {
-			return fmt.Sprintf("container %q is not started again whatever its exit code", f.container)
+			return fmt.Sprintf("container %q is not started again after every exit code", f.container)
 		}
 	}
 	return ""

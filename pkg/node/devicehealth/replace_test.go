@@ -67,7 +67,7 @@ func TestReplaceMeansEvictWhereDevicesCannotBeReplaced(t *testing.T) {
 		why     string
 	}{
 		"the container may not be started again": {func(*machine) {},
-			`container "main" is not started again whatever its exit code`},
+			`container "main" is not started again after every exit code`},
 		"the node does not replace devices": {func(m *machine) {
 			m.stop()
 			m.why = "the node does not enforce seals"

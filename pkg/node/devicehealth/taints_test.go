@@ -19,7 +19,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 )
 
-// tainting is what taints have of this package, beside a machine's other parts.
+// tainting is what taints have of this package, in addition to a machine's other parts.
 type tainting struct {
 	*machine
 	annotation string
@@ -121,7 +121,7 @@ func TestTheSecondsOfATolerationCountFromTheTaint(t *testing.T) {
 			pod.Started = time.Now().Add(30 * time.Second)
 			all["1"] = pod
 		})
-		told := func(id string, after time.Duration) string {
+		event := func(id string, after time.Duration) string {
 			return fmt.Sprintf(`pod %s DeviceTainted: device resource/group/gpu/%s, which container "main" holds, `+
 				`has the taint maintenance:NoExecute, which the pod tolerates for a time; the pod is evicted if it is `+
 				`so at %s`,
@@ -129,10 +129,10 @@ func TestTheSecondsOfATolerationCountFromTheTaint(t *testing.T) {
 		}
 		s.taint(maintenance("0", corev1.TaintEffectNoExecute), maintenance("1", corev1.TaintEffectNoExecute))
 		s.expect("at first", "node Normal: gpu/0 (maintenance:NoExecute), gpu/1 (maintenance:NoExecute) are tainted",
-			told("0", time.Minute), told("1", 90*time.Second))
+			event("0", time.Minute), event("1", 90*time.Second))
 		time.Sleep(40 * time.Second)
 		s.restart()
-		s.expect("a restart begins nothing anew", told("0", 20*time.Second), told("1", 50*time.Second))
+		s.expect("a restart keeps the times", event("0", 20*time.Second), event("1", 50*time.Second))
 		time.Sleep(19 * time.Second)
 		s.expect("before a minute is over")
 		time.Sleep(time.Second)
@@ -163,7 +163,7 @@ func TestABudgetIsRespectedWhenATaintEvicts(t *testing.T) {
 	})
 }
 
-func TestTaintsThatCannotBeReadEvictNobody(t *testing.T) {
+func TestTaintsThatCannotBeReadEvictNoPod(t *testing.T) {
 	taintStory(t, func(s *tainting) {
 		s.taints.Set(s.t.Context(), `{"version":1,"taints":[{"device":"gpu/0","key":"k","effect":"NoWay"}]}`)
 		s.expect("unreadable", `node Warning: all devices of the node have the taint `+

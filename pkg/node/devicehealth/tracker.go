@@ -51,14 +51,14 @@ type Tracker struct {
 	event   NodeEvent
 
 	mu      sync.Mutex
-	seeds   map[string]deviceinfo.UnhealthyDevice // failures of before, of which nothing is known now; by path
+	seeds   map[string]deviceinfo.UnhealthyDevice // earlier failures, of which nothing is known now; by path
 	seeded  chan struct{}                         // closed when seeds are known
 	now     *snapshot                             // nil before the first update; never changed
 	changed chan struct{}                         // closed and replaced with now
 	renewed chan struct{}                         // closed and replaced with what is published of it
 }
 
-// snapshot is what a tracker knows at one moment.
+// snapshot is what a tracker knows at one time.
 type snapshot struct {
 	inventory *plugins.Inventory
 	unhealthy map[string]unhealthy         // by device
@@ -91,7 +91,7 @@ func NewTracker(devices Devices, grants Grants, event NodeEvent) *Tracker {
 	}
 }
 
-// Seed tells the tracker the annotation KubeDevice/Unhealthy that the node has. Only the first one
+// Seed passes the annotation KubeDevice/Unhealthy that the node has. Only the first one
 // counts: the later ones are the tracker's own.
 func (t *Tracker) Seed(ctx context.Context, annotation string) {
 	t.mu.Lock()
@@ -151,7 +151,7 @@ func (t *Tracker) Run(ctx context.Context) {
 	}
 }
 
-// update makes the snapshot anew, and announces on the node what has changed.
+// update makes a new snapshot, and announces on the node what has changed.
 func (t *Tracker) update(inventory *plugins.Inventory, granted []grants.Allocation) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -206,7 +206,7 @@ func (t *Tracker) update(inventory *plugins.Inventory, granted []grants.Allocati
 	t.changed = make(chan struct{})
 }
 
-// since returns since when a device is unhealthy. That nobody serves a device is another matter
+// since returns since when a device is unhealthy. That no plugin serves a device is another matter
 // than that it failed. The caller holds mu.
 func (t *Tracker) since(h plugins.Health, before map[string]unhealthy) time.Time {
 	gone := h.Reason == plugins.ReasonPluginGone
@@ -224,7 +224,7 @@ func (t *Tracker) since(h plugins.Health, before map[string]unhealthy) time.Time
 	return now.UTC().Truncate(time.Second)
 }
 
-// forgetSeeds forgets failures of before of devices of which more is known now.
+// forgetSeeds forgets earlier failures of devices of which more is known now.
 // The caller holds mu.
 func (t *Tracker) forgetSeeds(next *snapshot) {
 	if next.inventory.Complete {

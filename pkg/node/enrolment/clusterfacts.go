@@ -135,7 +135,7 @@ func (e *Enrolment) policiesFact(ctx context.Context) Fact {
 	}
 	if len(missing) > 0 {
 		return fact("policies", "missing: %s", strings.Join(missing, ", ")).blocks(
-			fmt.Sprintf("whoever may write pods could write allocations: %s", advice))
+			fmt.Sprintf("users who may write pods could write allocations: %s", advice))
 	}
 	return fact("policies", "%s", strings.Join(e.options.Policies, ", "))
 }

@@ -1,8 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package enrolment puts kubecri between a node's kubelet and its container runtime, or beside them
-// as an NRI plugin of the runtime, and takes it out again. As a plugin it leaves the kubelet alone.
+// Package enrolment puts kubecri between a node's kubelet and its container runtime, or next to
+// them as an NRI plugin of the runtime, and takes it out again. As a plugin it leaves the kubelet
+// alone.
 //
 // It has four layers:
 //
@@ -108,7 +109,7 @@ type Options struct {
 	// Owned are directories that are there for kubecri alone, such as that of its program, and go
 	// when the node leaves.
 	Owned []string
-	// NRI, if set, has whoever enrols the node start kubecri, which is in ModeNRI. Without, its
+	// NRI, if set, has the caller of Enrol start kubecri, which is in ModeNRI. Without, its
 	// unit of systemd does.
 	NRI *NRI
 	// Unit returns one of kubecri's units, by name.

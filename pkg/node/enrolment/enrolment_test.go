@@ -266,7 +266,7 @@ func TestAnEnrolmentThatGoesOnKeepsWhatWasChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// The DaemonSet's pod goes with the last label, and whoever uninstalls waits for it to go.
+// The DaemonSet's pod goes with the last label, and an uninstallation waits for it to go.
 func TestANodeHasTheLabelOfItsGroupFromTheFirstChangeToTheLast(t *testing.T) {
 	for _, mode := range []Mode{ModeCRI, ModeNRI} {
 		crashes := 0

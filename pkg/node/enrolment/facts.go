@@ -105,7 +105,7 @@ func (e *Enrolment) nodeFact(ctx context.Context, s *surroundings) Fact {
 	found := fact("node", "%s: kubelet %s, %s", s.kubelet.Node, info.KubeletVersion, info.ContainerRuntimeVersion)
 	if ready := readyCondition(node); ready == nil || ready.Status != corev1.ConditionTrue {
 		found.Finding += ", not ready"
-		return found.blocks("an enrolment is judged by whether the node is ready after it: mend the node first")
+		return found.blocks("an enrolment is judged by whether the node is ready after it: repair the node first")
 	}
 	return found
 }

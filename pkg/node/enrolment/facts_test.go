@@ -112,7 +112,7 @@ func TestWhatIsInTheWayIsNamed(t *testing.T) {
 			"holders", "default/trainer (main", "--plugins-for-other-devices",
 		},
 		"the node is not ready": {
-			func(m *machine) { m.setReady(corev1.ConditionFalse) }, "node", "not ready", "mend",
+			func(m *machine) { m.setReady(corev1.ConditionFalse) }, "node", "not ready", "repair",
 		},
 		"the kubelet calls kubecri already": {
 			func(m *machine) {

@@ -17,7 +17,7 @@ import (
 )
 
 // Leave takes kubecri out again, or goes on with what was begun. It refuses while device pods run
-// that kubecri has granted devices to: a container of theirs that is created anew would silently
+// that kubecri has granted devices to: a container of theirs that is created again would silently
 // run without. So it does while pods run whose devices the kubelet has forgotten: it would give
 // them to others. With drain it evicts both. It names the pods that only KubeDevice's scheduler
 // serves. With dryRun it only says what it would do.
@@ -86,7 +86,7 @@ func (e *Enrolment) checkDevicePods(ctx context.Context, j *journal, client kube
 		return err
 	}
 	if len(pods) > 0 && !drain {
-		return fmt.Errorf("device pods run: %s; a container of theirs that is created anew would have no device: let "+
+		return fmt.Errorf("device pods run: %s; a container of theirs that is created again would have no device: let "+
 			"them end, or evict them with --drain", names(pods))
 	}
 	return nil

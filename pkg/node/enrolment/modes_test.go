@@ -160,7 +160,7 @@ func TestWhatIsFoundOfNRI(t *testing.T) {
 			}, "NRI", Blocks, "too old", "mode: cri",
 		},
 		"a plugin that it registers": {ModeNRI, nil, "NRI", None, "containerd v2.4.2 registers plugins", ""},
-		"a plugin whose health nobody sees": {
+		"a plugin whose health is not served": {
 			ModeNRI, func(m *machine) { m.options.MetricsAddress = "" }, "health", Blocks, "metricsBindAddress",
 			"enrol sees",
 		},

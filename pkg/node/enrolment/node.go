@@ -30,8 +30,8 @@ func patchNode(ctx context.Context, client kubernetes.Interface, node, patch str
 }
 
 // cordon keeps new pods from the node, unless somebody else does already. That the journal says so
-// is not enough: whoever wrote that may have ended before it was done, and others may have let pods
-// come again since.
+// is not enough: the process that wrote that may have ended before it was done, and others may have
+// let pods come again since.
 func (e *Enrolment) cordon(ctx context.Context, j *journal, client kubernetes.Interface) error {
 	node, err := client.CoreV1().Nodes().Get(ctx, j.Node, metav1.GetOptions{})
 	if err != nil {

@@ -25,7 +25,7 @@ func (e *Enrolment) runtimeNRIFacts(ctx context.Context, s *surroundings) []Fact
 		case !there:
 			return []Fact{fact("NRI", "off; kubecri does not need it")}
 		}
-		on := fact("NRI", "on; its plugins go on working beside kubecri, which registers there to be required")
+		on := fact("NRI", "on; its plugins go on working next to kubecri, which registers there to be required")
 		return []Fact{on, e.validatorFact(ctx, s)}
 	}
 	if !there {

@@ -71,7 +71,7 @@ func TestARepairThatHasChangedNothingRestartsNoKubelet(t *testing.T) {
 		m.options.Runtime = func(context.Context, string) (string, error) { return "", context.DeadlineExceeded }
 		m.expect(m.enrol(), Undone)
 		if m.restarts != 1 {
-			t.Errorf("the kubelet was started anew %d times, want once", m.restarts)
+			t.Errorf("the kubelet was restarted %d times, want once", m.restarts)
 		}
 		m.options.Runtime = m.runtime
 		m.expect(m.enrol(), Done)

@@ -20,7 +20,7 @@ import (
 )
 
 // step is a part of the way there or back. It can be repeated, and one of the way back works
-// whatever part of the way there was done.
+// after any part of the way there.
 type step struct {
 	name string
 	do   func(context.Context, *journal, kubernetes.Interface) error
@@ -344,7 +344,7 @@ func (e *Enrolment) restore(change change, endpoint string) error {
 }
 
 // labelGroup puts the label of its group on the node, first of all: with it, the pod that enrols
-// the node stays there until the node has left, and whoever uninstalls KubeDevice waits for it.
+// the node stays there until the node has left, and an uninstallation of KubeDevice waits for it.
 func (e *Enrolment) labelGroup(ctx context.Context, j *journal, client kubernetes.Interface) error {
 	if j.Group == "" {
 		return nil

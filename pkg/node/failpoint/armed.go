@@ -46,7 +46,7 @@ func Reach(point Point) {
 		return
 	}
 	if os.Remove(path) != nil {
-		return // whoever wrote it took it back
+		return // its writer took it back
 	}
 	must(syscall.Kill(os.Getpid(), syscall.SIGKILL))
 	select {} // the signal is sent; nothing may happen after the point

@@ -50,11 +50,11 @@ const (
 	Reconciling Point = "reconciling"
 	// Replacing is when the next generation of a pod's allocation is verified and not written yet.
 	Replacing Point = "replacing"
-	// Replaced is when it is written, and the container has the devices of before.
+	// Replaced is when it is written, and the container has its previous devices.
 	Replaced Point = "replaced"
 	// Ended is when the runtime has ended that container, for which the devices are still held.
 	Ended Point = "ended"
-	// Releasing is when it is seen that nothing uses the devices of before any more, and they are
+	// Releasing is when it is seen that nothing uses the previous devices any more, and they are
 	// held still.
 	Releasing Point = "releasing"
 )

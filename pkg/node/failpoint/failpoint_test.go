@@ -49,7 +49,7 @@ func TestEveryPointIsSomewhereOnKubecrisWay(t *testing.T) {
 	reached := map[string]bool{}
 	files, err := filepath.Glob("../*/*.go")
 	if err != nil || len(files) < 20 {
-		t.Fatalf("%d files beside this package, %v", len(files), err)
+		t.Fatalf("%d files next to this package, %v", len(files), err)
 	}
 	for _, file := range files {
 		content, err := os.ReadFile(file)

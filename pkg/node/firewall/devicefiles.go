@@ -22,7 +22,7 @@ var plainDevices = []string{
 // miscMajor is the major number that devices of many drivers share.
 const miscMajor = 10
 
-// DeviceNumber is what a device file is, whatever its path.
+// DeviceNumber identifies a device file, under any path.
 type DeviceNumber struct {
 	Block        bool
 	Major, Minor uint32

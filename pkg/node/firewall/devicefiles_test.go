@@ -55,7 +55,7 @@ func (fakeFiles) Glob(pattern string) []string {
 	return all
 }
 
-func TestADeviceFileIsWhatItIsWhateverItsName(t *testing.T) {
+func TestADeviceFileIsIdentifiedUnderEveryName(t *testing.T) {
 	nvidia := node{own: []types.ResourceName{"nvidia.com/gpu"}}
 	ascend := node{own: []types.ResourceName{"huawei.com/Ascend910"}}
 	unknown := node{own: []types.ResourceName{"vendor.example/widget"}}

@@ -15,7 +15,7 @@ import (
 
 // Overrides are what keeps a container from devices by its variables.
 type Overrides struct {
-	// Set are variables to set, beyond those that the container is given, sorted by name.
+	// Set are variables to set, beyond those that the container gets, sorted by name.
 	Set []*runtimeapi.KeyValue
 	// Last are variables to set when all others are, in a container in which some stand twice: NRI
 	// replaces the first of a name by its adjustment, and that by the second. A CDI device does it.
@@ -26,13 +26,13 @@ type Overrides struct {
 	Refused []Attempt
 }
 
-// Neutralise returns how the container is kept from the devices that its variables name. given are
+// Neutralise returns how the container is kept from the devices that its variables name. passed are
 // those that device plugins set for devices that it was allocated, which allocated reports.
 //
 // Everything is decided on the environment as the OCI runtime will get it: what each reader takes
-// from it must be what the container was given, or ask for nothing. Nothing else is overridden.
-func (g *Guard) Neutralise(c Container, given []*runtimeapi.KeyValue, allocated bool) Overrides {
-	n := neutraliser{c: c, given: given, set: map[string]string{}, last: map[string]string{}}
+// from it must be what the container was allocated, or request nothing. Nothing else is overridden.
+func (g *Guard) Neutralise(c Container, passed []*runtimeapi.KeyValue, allocated bool) Overrides {
+	n := neutraliser{c: c, passed: passed, set: map[string]string{}, last: map[string]string{}}
 	for _, v := range g.vendors {
 		for i := range v.readers {
 			if r := &v.readers[i]; !r.extends || allocated || g.hasOthers(v.vendor, c) {
@@ -126,7 +126,7 @@ type reading struct {
 // neutraliser is a call of Neutralise.
 type neutraliser struct {
 	c          Container
-	given      []*runtimeapi.KeyValue
+	passed     []*runtimeapi.KeyValue
 	image, own []*runtimeapi.KeyValue // of the container's variables those that are read
 	readers    []reading
 
@@ -134,9 +134,9 @@ type neutraliser struct {
 	ended, refused []Attempt
 }
 
-// wanted returns what the reader may take: what a plugin gave, or what asks for nothing.
+// wanted returns what the reader may take: what a plugin gave, or what requests nothing.
 func (n *neutraliser) wanted(r reading) (value string, isGiven bool) {
-	for _, env := range n.given {
+	for _, env := range n.passed {
 		if r.matches(env.GetKey()) {
 			return string(env.GetValue()), true
 		}
@@ -159,8 +159,8 @@ func (n *neutraliser) mayTake(r reading, t taken) bool {
 	return r.isHarmless(t) || n.isWanted(r, t)
 }
 
-// mustTake reports whether a reader takes in the end what it should: what the container was given
-// is not lost for what asks for nothing.
+// mustTake reports whether a reader takes in the end what it should: what the container was
+// allocated is not lost for what requests nothing.
 func (n *neutraliser) mustTake(r reading, t taken) bool {
 	if _, isGiven := n.wanted(r); isGiven {
 		return n.isWanted(r, t)
@@ -170,16 +170,16 @@ func (n *neutraliser) mustTake(r reading, t taken) bool {
 	return r.isHarmless(t) || isSet && !r.harmful && !t.bare && t.value == set
 }
 
-// isWanted reports whether a reader takes what the container was given.
+// isWanted reports whether a reader takes what the container was allocated.
 func (n *neutraliser) isWanted(r reading, t taken) bool {
 	value, isGiven := n.wanted(r)
 	return isGiven && !t.bare && t.value == value
 }
 
 // isGiven reports whether a device plugin sets the variable, for devices that the container was
-// allocated: then the pod has it in the right way, whatever it sets itself.
+// allocated: then the plugin's value counts, not the pod's.
 func (n *neutraliser) isGiven(name string) bool {
-	return slices.ContainsFunc(n.given, func(env *runtimeapi.KeyValue) bool { return env.GetKey() == name })
+	return slices.ContainsFunc(n.passed, func(env *runtimeapi.KeyValue) bool { return env.GetKey() == name })
 }
 
 // put sets a variable for the reader, and reports whether it was not set before.
@@ -246,7 +246,7 @@ func (n *neutraliser) wrong(r reading) []taken {
 }
 
 // attempted adds an attempt by a variable. One variable is one attempt, however often it stands
-// there, and whoever reads it: the last value is the pod's.
+// there, and for every reader: the last value is the pod's.
 func attempted(attempts []Attempt, v *vendor, t taken) []Attempt {
 	start := fmt.Sprintf("the environment variable %s=", t.name)
 	attempt := Attempt{v.name, ByEnv, fmt.Sprintf("%s%.64s", start, t.value)}
@@ -263,7 +263,7 @@ func attempted(attempts []Attempt, v *vendor, t taken) []Attempt {
 // end, as the OCI runtime gets them. Container runtimes differ: containerd appends variables to
 // those of the image, CRI-O replaces them.
 func (n *neutraliser) results() [][]string {
-	added := slices.Concat(n.given, sorted(n.set))
+	added := slices.Concat(n.passed, sorted(n.set))
 	if n.c.Adjusted {
 		return [][]string{replaced(adjusted(entries(n.own), added), entries(sorted(n.last)))}
 	}

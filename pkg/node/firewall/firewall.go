@@ -129,7 +129,7 @@ func New(options Options) *Firewall {
 	return f
 }
 
-// Guard is what the firewall does for containers on a node at one moment.
+// Guard is what the firewall does for containers on a node at one time.
 type Guard struct {
 	vendors []guarded
 	files   DeviceFiles

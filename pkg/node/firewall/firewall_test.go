@@ -298,13 +298,13 @@ func TestWhatCannotBeOverriddenIsRefused(t *testing.T) {
 		"a device that the kubelet's plugin of another resource gave": {gpus, gift(Gift{
 			Resource: "nvidia.com/other", CDIDevices: []string{"nvidia.com/other=7"},
 		}, "nvidia.com/other=7"), ""},
-		"another one beside it": {gpus, gift(Gift{
+		"another one with it": {gpus, gift(Gift{
 			Resource: "nvidia.com/other", CDIDevices: []string{"nvidia.com/other=7"},
 		}, "nvidia.com/gpu=0"), ByCDI},
 		"one that another vendor's plugin gave": {gpus, gift(Gift{
 			Resource: "other.com/nic", CDIDevices: []string{"nvidia.com/gpu=0"},
 		}, "nvidia.com/gpu=0"), ByCDI},
-		"an annotation of the pod beside it": {gpus, Container{
+		"an annotation of the pod with it": {gpus, Container{
 			PodAnnotations: map[string]string{"cdi.k8s.io/x": "nvidia.com/gpu=all"},
 			Kubelet:        []Gift{{Resource: "nvidia.com/hostdev"}},
 		}, ByAnnotation},
@@ -314,7 +314,7 @@ func TestWhatCannotBeOverriddenIsRefused(t *testing.T) {
 				Resource: "nvidia.com/other", Mounts: []string{"/var/run/nvidia-container-devices/GPU-7"},
 			}},
 		}, ""},
-		"another mount beside it": {gpus, Container{
+		"another mount with it": {gpus, Container{
 			Config:  mount("/var/run/nvidia-container-devices/all").Config,
 			Kubelet: []Gift{{Resource: "nvidia.com/other"}},
 		}, ByMount},
@@ -327,7 +327,7 @@ func TestWhatCannotBeOverriddenIsRefused(t *testing.T) {
 		"the device by which kubecri itself sets variables": {
 			gpus, annotated("cdi.k8s.io/x", "kubedevice.io/variables=v0"), ByAnnotation,
 		},
-		"a claim for a device of a driver that nobody here has a plugin for": {
+		"a claim for a device of a driver without a plugin here": {
 			node{files: []string{"/dev/nvidiactl"}}, given("k8s.gpu.nvidia.com/claim=a-gpu-0"), "",
 		},
 		"a vendor that the configuration declares": {
@@ -394,7 +394,7 @@ func TestANodeThatNeverLoadedItsPluginsWaitsForThem(t *testing.T) {
 	impatient, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := f.Guard(impatient, nil, nil); err == nil {
-		t.Error("a container does not wait for plugins that nobody knows anything of")
+		t.Error("a container does not wait for plugins of which nothing is known")
 	}
 	close(plugins.loaded)
 	if guard, err := f.Guard(impatient, nil, nil); err != nil || !guard.Active() {
@@ -411,12 +411,12 @@ func TestAllowlist(t *testing.T) {
 		namespace, account string
 		allowed, decided   bool
 	}{
-		"any account of a namespace":              {"gpu-operator", "x", true, true},
-		"that one, known or not":                  {"gpu-operator", "", true, true},
-		"an account by name":                      {"monitoring", "dcgm-exporter", true, true},
-		"another account":                         {"monitoring", "default", false, true},
-		"an account that is not known":            {"monitoring", "", false, false},
-		"another namespace, whatever its account": {"team-a", "", false, true},
+		"any account of a namespace":          {"gpu-operator", "x", true, true},
+		"that one, known or not":              {"gpu-operator", "", true, true},
+		"an account by name":                  {"monitoring", "dcgm-exporter", true, true},
+		"another account":                     {"monitoring", "default", false, true},
+		"an account that is not known":        {"monitoring", "", false, false},
+		"another namespace, with any account": {"team-a", "", false, true},
 	} {
 		if allowed, decided := list.Allows(test.namespace, test.account); allowed != test.allowed ||
 			decided != test.decided {

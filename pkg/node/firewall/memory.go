@@ -66,7 +66,7 @@ func (m *memory) load(ctx context.Context) {
 }
 
 // learn takes over what the plugins say, and saves it. What a plugin said that cannot be loaded now
-// is kept: nobody knows which one that is, so all are.
+// is kept: which one that is is unknown, so all are.
 func (m *memory) learn(ctx context.Context, plugins Plugins) {
 	all, complete := plugins.Firewalls(nil)
 	m.mu.Lock()

@@ -88,7 +88,7 @@ func (r *reader) sees() bool {
 	return r.takes != TakesLast || r.harmful || len(r.names) > 1 || r.contains != ""
 }
 
-// isHarmless reports whether what is taken asks for nothing, whatever the container was allocated.
+// isHarmless reports whether what is taken requests nothing, for every allocation of the container.
 func (r *reader) isHarmless(t taken) bool {
 	return !r.harmful && !t.bare && (t.value == r.nothing || slices.Contains(r.others, t.value))
 }

@@ -162,8 +162,9 @@ func anyModel(env []string) (adds []string) {
 	return adds
 }
 
-// A container that is not refused has nothing that its runtime obeys, other than what it was given:
-// whatever image and pod set, in which order and how often, and whichever runtime merges it.
+// A container that is not refused has nothing that its runtime obeys, other than what it was
+// allocated: for every image and pod, in any order and number, and in every runtime that merges
+// them.
 func TestNoEnvironmentAddsADeviceThatWasNotGiven(t *testing.T) {
 	for _, test := range []struct {
 		resource types.ResourceName

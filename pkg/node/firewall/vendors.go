@@ -55,7 +55,7 @@ type vendor struct {
 //     Ascend, and refuses a container with void; the empty value adds nothing in all of them.
 //     runtime/dcmi, extractVpuParam compares names without blanks, and fails a container where
 //     the value is empty. isMountByRuntimeForDP mounts the sockets of the container runtimes into
-//     any container that has the variable, whatever its value.
+//     any container that has the variable, at any value.
 //
 // Intel's GPUs and other devices have no such runtime: CDI is the only way.
 var vendors = []*vendor{

@@ -35,7 +35,7 @@ func merged(t *testing.T, allocation device.Allocation) (*runtimeapi.ContainerCo
 	return delta, err
 }
 
-// Whoever adds a field to device.Allocation, and forgets to copy or to merge it, is caught here.
+// A new field of device.Allocation that is not copied or not merged fails here.
 func TestNoFieldOfAnAllocationIsLost(t *testing.T) {
 	whole, err := merged(t, full())
 	if err != nil {

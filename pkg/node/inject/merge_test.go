@@ -299,7 +299,7 @@ func TestWhatMustNotBeAddedIsAnErrorThatNamesThePlugin(t *testing.T) {
 		"a declared link to the root": {
 			a: allocation{Mounts: mount("/l", "/dev/top"), Links: []string{"/dev/top"}}, want: "whole file system",
 		},
-		"permissions that nobody knows": {
+		"unknown permissions": {
 			a:    allocation{Devices: []device.HostDevice{{HostPath: "/dev/gpu0", Permissions: "rx"}}},
 			want: `permissions "rx"`,
 		},
@@ -312,7 +312,7 @@ func TestWhatMustNotBeAddedIsAnErrorThatNamesThePlugin(t *testing.T) {
 		"a relative mount target": {
 			a: allocation{Mounts: mount("l", "/opt/lib")}, want: "not absolute",
 		},
-		"a propagation that nobody knows": {
+		"an unknown propagation": {
 			a:    allocation{Mounts: []device.HostMount{{ContainerPath: "/l", HostPath: "/opt/lib", Propagation: 3}}},
 			want: "propagation 3",
 		},

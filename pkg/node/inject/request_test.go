@@ -33,7 +33,7 @@ func TestTheSuffixMergesIntoTheRequestAndKeepsItsBytes(t *testing.T) {
 		},
 		SandboxConfig: &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u"}},
 	})
-	// A field that nobody knows yet.
+	// A field that is unknown yet.
 	original = protowire.AppendBytes(protowire.AppendTag(original, 900, protowire.BytesType), []byte("future"))
 	suffix, err := Suffix(&runtimeapi.ContainerConfig{
 		Devices:     []*runtimeapi.Device{charDevice("/dev/gpu0")},
@@ -69,8 +69,8 @@ func TestTheSuffixMergesIntoTheRequestAndKeepsItsBytes(t *testing.T) {
 	}
 }
 
-// Whatever the kubelet sends, appending never turns a readable request into an unreadable one, and
-// adds just the device.
+// For everything that the kubelet may send, appending never turns a readable request into an
+// unreadable one, and adds just the device.
 func FuzzAppending(f *testing.F) {
 	f.Add(
 		request(

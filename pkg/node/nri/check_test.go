@@ -11,7 +11,7 @@ import (
 
 func TestWhetherARuntimeRegistersKubecriIsTried(t *testing.T) {
 	for name, test := range map[string]struct {
-		version string // none if nobody serves NRI
+		version string // none if no runtime serves NRI
 		says    string
 	}{
 		"a runtime of today":  {version: "2.4.2"},

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// Handler handles what the runtime tells its plugins and asks them. The runtime waits for each
+// Handler handles the runtime's events and requests to its plugins. The runtime waits for each
 // method, with all other pods and containers of the node, and drops a plugin that takes longer than
 // ctx allows, 2 seconds by default. It calls one method at a time; one of a connection that has
 // ended may still run. Nothing that is passed may be changed.

@@ -75,7 +75,7 @@ func (r *recorder) Left() {
 	r.left++
 }
 
-func (r *recorder) asked() int {
+func (r *recorder) calls() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.created
@@ -123,12 +123,12 @@ func TestAHandlerThatIsDroppedForBeingLateIsRegisteredAgain(t *testing.T) {
 	await(t, "kubecri is registered", registration.isRegistered)
 	// Until it is known, the probe is there, which ends with the connection: a container that is
 	// just being created is then refused.
-	await(t, "the handler is asked about containers, and the probe has left", func() bool {
+	await(t, "the handler is called for containers, and the probe has left", func() bool {
 		if err := r.create(); err != nil {
 			t.Fatal("a container that is accepted:", err)
 		}
 		_, known, _ := registration.Enforced()
-		return handler.asked() > 0 && known
+		return handler.calls() > 0 && known
 	})
 	handler.beLate()
 	if err := r.create(); err != nil {
@@ -138,7 +138,7 @@ func TestAHandlerThatIsDroppedForBeingLateIsRegisteredAgain(t *testing.T) {
 		synchronized, left := handler.connections()
 		return len(synchronized) > 1 && synchronized[len(synchronized)-1] == 1 && left > 0
 	})
-	await(t, "the runtime asks it again", func() bool {
+	await(t, "the runtime calls it again", func() bool {
 		err := r.create()
 		return err != nil && strings.Contains(err.Error(), "no more containers")
 	})

@@ -111,27 +111,27 @@ type validator struct {
 	found func(enforced bool)
 	leave func()
 
-	asked atomic.Bool
+	called atomic.Bool
 }
 
 func (v *validator) ValidateContainerAdjustment(
 	_ context.Context, request *api.ValidateContainerAdjustmentRequest,
 ) error {
-	if !v.asked.Load() {
+	if !v.called.Load() {
 		v.found(slices.ContainsFunc(request.GetPlugins(), func(p *api.PluginInstance) bool {
 			return p.GetName() == defaultValidator
 		}))
-		v.asked.Store(true)
+		v.called.Store(true)
 	}
 	return nil
 }
 
-// PostCreateContainer follows each creation, also one before the validator was there to be asked. A
-// runtime refuses the next container if it finds only then that a validator has left. So the
+// PostCreateContainer follows each creation, also one before the validator was there to be called.
+// A runtime refuses the next container if it finds only then that a validator has left. So the
 // validator leaves while the runtime waits for it here, where that does no harm, and is forgotten
 // at once.
 func (v *validator) PostCreateContainer(ctx context.Context, _ *api.PodSandbox, _ *api.Container) error {
-	if !v.asked.Load() {
+	if !v.called.Load() {
 		return nil
 	}
 	v.leave()

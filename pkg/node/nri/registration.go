@@ -9,12 +9,12 @@
 // taken away.
 //
 // No API says whether the validator is on. The configuration that the runtime runs with says so,
-// where it can be read, see Machine. Elsewhere the runtime's doing does: it tells each plugin that
-// validates containers which plugins have seen the container, and its own validator is among them.
-// So there a second plugin validates, beside the first one, until a container has been created. If
-// kubecri is killed while that one is there, and nothing else happens on the node meanwhile, the
-// runtime refuses the next container once. What is known ends with the connection to the runtime:
-// another configuration needs a restart of it.
+// where it can be read, see Machine. Elsewhere the runtime's behaviour does: it reports to each
+// plugin that validates containers which plugins have seen the container, and its own validator is
+// among them. So there a second plugin validates, next to the first one, until a container has been
+// created. If kubecri is killed while that one is there, and nothing else happens on the node
+// meanwhile, the runtime refuses the next container once. What is known ends with the connection to
+// the runtime: another configuration needs a restart of it.
 package nri
 
 import (
@@ -39,10 +39,10 @@ const (
 	index = "50"
 	// probe is the name of the plugin that validates.
 	probe = deviceinfo.NRIPlugin + "-probe"
-	// probes is how often it is tried to register it, and probing the pause in between: longer than
-	// it takes to notice that the runtime has ended.
+	// probes is how often it is tried to register it, and probing the interval between two tries:
+	// longer than it takes to notice that the runtime has ended.
 	probes, probing = 3, time.Second
-	// retry and maxRetry are the first and the longest pause after a connection has ended.
+	// retry and maxRetry are the first and the longest backoff after a connection has ended.
 	retry, maxRetry = 100 * time.Millisecond, 10 * time.Second
 )
 
@@ -147,7 +147,7 @@ func (r *Registration) Run(ctx context.Context) {
 				klog.FromContext(ctx).Error(err, "Not registered with NRI; will retry", logkey.Endpoint, r.socket)
 				said = text
 			}
-			_ = pause(ctx, backoff.Step())
+			_ = sleep(ctx, backoff.Step())
 			continue
 		}
 		registered, err := r.serve(ctx)
@@ -163,7 +163,7 @@ func (r *Registration) Run(ctx context.Context) {
 				logkey.Reason, text)
 			said = text
 		}
-		_ = pause(ctx, backoff.Step())
+		_ = sleep(ctx, backoff.Step())
 	}
 }
 
@@ -220,7 +220,7 @@ func (r *Registration) probe(ctx context.Context) {
 		found := func(enforced bool) { r.found(ctx, enforced) }
 		validator := &validator{member: newMember(), found: found, leave: cancel}
 		err = connect(ctx, r.socket, probe, validator, func() {})
-		if pause(ctx, probing) != nil {
+		if sleep(ctx, probing) != nil {
 			return
 		}
 	}
@@ -237,7 +237,7 @@ func (r *Registration) found(ctx context.Context, enforced bool) {
 
 // read reads from the runtime's configuration what probe finds out, and reports whether it could.
 func (r *Registration) read(ctx context.Context) bool {
-	settings, err := Settings{}, errors.New("nobody reads its configuration")
+	settings, err := Settings{}, errors.New("kubecri has no reader of its configuration")
 	if r.settings != nil {
 		settings, err = r.settings(ctx)
 	}
@@ -263,8 +263,8 @@ func (r *Registration) update(change func()) {
 	r.changed = make(chan struct{})
 }
 
-// pause waits for d, or returns an error when ctx is done.
-func pause(ctx context.Context, d time.Duration) error {
+// sleep waits for d, or returns an error when ctx is done.
+func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
 		return nil

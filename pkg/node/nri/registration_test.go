@@ -116,11 +116,11 @@ func (r *Registration) isRegistered() bool {
 	return r.registered
 }
 
-// awaitPlugins waits until the runtime has registered kubecri and asked the probe.
+// awaitPlugins waits until the runtime has registered kubecri and called the probe.
 func (r *runtime) awaitPlugins(registration *Registration) {
 	r.t.Helper()
 	await(r.t, "kubecri is registered", registration.isRegistered)
-	await(r.t, "the probe was asked", func() bool {
+	await(r.t, "the probe was called", func() bool {
 		if err := r.create(); err != nil && !strings.Contains(err.Error(), "not present") {
 			r.t.Fatalf("a container that requires kubecri: %v", err)
 		}
@@ -153,31 +153,31 @@ func TestAContainerThatRequiresKubecriIsRefusedWithoutIt(t *testing.T) {
 // The probe is in the way of each container, so it leaves. Kubecri stays.
 func TestTheProbeLeavesWhenItWasAsked(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "nri.sock")
-	front := newFront(t, socket)
-	r := startRuntime(t, front.runtime, true)
+	relay := newRelay(t, socket)
+	r := startRuntime(t, relay.runtime, true)
 	registration, _ := start(t, socket)
 	r.awaitPlugins(registration)
 	if err := r.create(); err != nil {
 		t.Error("the first container after the probe:", err)
 	}
-	await(t, "one of two connections is left", func() bool { return front.open() == 1 })
+	await(t, "one of two connections is left", func() bool { return relay.open() == 1 })
 }
 
-// A container may be being created while the probe is registered: the runtime asks who validates
-// before that, and says that it was created after it.
+// A container may be being created while the probe is registered: the runtime determines who
+// validates before that, and says that it was created after it.
 func TestTheProbeStaysUntilItWasAsked(t *testing.T) {
 	left := 0
 	probe := &validator{member: newMember(), found: func(bool) {}, leave: func() { left++ }}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // as the connection ends when the probe leaves
 	if err := probe.PostCreateContainer(ctx, nil, nil); err != nil || left != 0 {
-		t.Errorf("a container that it was not asked about: %v, and it left %d times", err, left)
+		t.Errorf("a container that it was not called for: %v, and it left %d times", err, left)
 	}
 	if err := probe.ValidateContainerAdjustment(ctx, &api.ValidateContainerAdjustmentRequest{}); err != nil {
 		t.Error(err)
 	}
 	if err := probe.PostCreateContainer(ctx, nil, nil); err == nil || left != 1 {
-		t.Errorf("after it was asked: %v, and it left %d times", err, left)
+		t.Errorf("after it was called: %v, and it left %d times", err, left)
 	}
 }
 
@@ -192,24 +192,24 @@ func TestWithoutAValidatorNothingIsEnforced(t *testing.T) {
 }
 
 // A runtime's configuration changes when it restarts, so what was known is not known any more.
-func TestAnotherRuntimeIsLookedAtAnew(t *testing.T) {
+func TestAnotherRuntimeIsInspectedAgain(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "nri.sock")
-	front := newFront(t, socket)
+	relay := newRelay(t, socket)
 	registration, _ := start(t, socket) // NRI is not there yet
 	if err := registration.Check(); err != nil {
 		t.Error(err)
 	}
-	first := startRuntime(t, front.runtime, true)
+	first := startRuntime(t, relay.runtime, true)
 	first.awaitPlugins(registration)
 	_, _, changed := registration.Enforced()
 	first.Stop()
-	front.cut() // as its process ends
+	relay.cut() // as its process ends
 	<-changed
 	await(t, "it counts that kubecri is not registered", func() bool { return registration.Check() != nil })
 	if enforced, known, _ := registration.Enforced(); !enforced || !known {
 		t.Error("what was known is forgotten before there is another runtime")
 	}
-	second := startRuntime(t, front.runtime, false)
+	second := startRuntime(t, relay.runtime, false)
 	second.awaitPlugins(registration)
 	if enforced, _, _ := registration.Enforced(); enforced {
 		t.Error("the first runtime's validator still counts")
@@ -219,9 +219,9 @@ func TestAnotherRuntimeIsLookedAtAnew(t *testing.T) {
 // Runtimes before NRI 0.9 end the connection of a plugin that subscribes to what they don't know.
 func TestARuntimeThatRefusesTheProbeHasNoValidator(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "nri.sock")
-	front := newFront(t, socket)
-	front.only(1)
-	startRuntime(t, front.runtime, false)
+	relay := newRelay(t, socket)
+	relay.only(1)
+	startRuntime(t, relay.runtime, false)
 	registration, _ := start(t, socket)
 	await(t, "it is known that nothing is enforced", func() bool {
 		enforced, known, _ := registration.Enforced()
@@ -234,7 +234,7 @@ func TestARuntimeThatRefusesTheProbeHasNoValidator(t *testing.T) {
 
 // The first device pod may be bound before there was a container. Where the configuration says
 // enough, nothing validates: if that were killed, the next container would be refused.
-func TestWhereTheConfigurationCannotBeReadAContainerTells(t *testing.T) {
+func TestWhereTheConfigurationCannotBeReadAContainerShowsTheValidator(t *testing.T) {
 	for name, test := range map[string]struct {
 		settings      Settings
 		err           error
@@ -250,13 +250,13 @@ func TestWhereTheConfigurationCannotBeReadAContainerTells(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			socket := filepath.Join(t.TempDir(), "nri.sock")
-			front := newFront(t, socket)
+			relay := newRelay(t, socket)
 			registration, _ := startWith(t, socket, // NRI is not there yet
 				func(context.Context) (Settings, error) { return test.settings, test.err })
 			if got := registration.Validator(); !strings.HasPrefix(got, "unknown") {
 				t.Errorf("before it is registered: %s", got)
 			}
-			r := startRuntime(t, front.runtime, test.validates)
+			r := startRuntime(t, relay.runtime, test.validates)
 			await(t, test.before, func() bool { return strings.HasPrefix(registration.Validator(), test.before) })
 			if _, known, _ := registration.Enforced(); known != (test.err == nil) {
 				t.Errorf("known: %v", known)
@@ -270,7 +270,7 @@ func TestWhereTheConfigurationCannotBeReadAContainerTells(t *testing.T) {
 			if enforced, known, _ := registration.Enforced(); !known || enforced != test.validates {
 				t.Errorf("enforced %v, known %v", enforced, known)
 			}
-			await(t, "one connection is left", func() bool { return front.open() == 1 })
+			await(t, "one connection is left", func() bool { return relay.open() == 1 })
 		})
 	}
 }
@@ -292,8 +292,8 @@ func TestARuntimeThatNeverAnswersIsLeft(t *testing.T) {
 	stop()
 }
 
-// front passes connections on to a runtime, and counts them.
-type front struct {
+// relay passes connections on to a runtime, and counts them.
+type relay struct {
 	runtime string // the runtime's own socket
 
 	mu      sync.Mutex
@@ -301,8 +301,8 @@ type front struct {
 	conns   map[net.Conn]bool
 }
 
-func newFront(t *testing.T, socket string) *front {
-	f := &front{runtime: filepath.Join(t.TempDir(), "runtime.sock"), conns: map[net.Conn]bool{}}
+func newRelay(t *testing.T, socket string) *relay {
+	f := &relay{runtime: filepath.Join(t.TempDir(), "runtime.sock"), conns: map[net.Conn]bool{}}
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -321,20 +321,20 @@ func newFront(t *testing.T, socket string) *front {
 	return f
 }
 
-func (f *front) only(allowed int) {
+func (f *relay) only(allowed int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.allowed = allowed
 }
 
-func (f *front) open() int {
+func (f *relay) open() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.conns)
 }
 
 // cut ends all connections.
-func (f *front) cut() {
+func (f *relay) cut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for conn := range f.conns {
@@ -343,7 +343,7 @@ func (f *front) cut() {
 }
 
 // serve passes one connection on, if it may.
-func (f *front) serve(from net.Conn) {
+func (f *relay) serve(from net.Conn) {
 	defer from.Close()
 	to, err := net.Dial("unix", f.runtime)
 	if err != nil {
@@ -361,7 +361,7 @@ func (f *front) serve(from net.Conn) {
 	from.Close()
 }
 
-func (f *front) admit(conn net.Conn) bool {
+func (f *relay) admit(conn net.Conn) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.allowed > 0 && len(f.conns) == f.allowed {
@@ -371,7 +371,7 @@ func (f *front) admit(conn net.Conn) bool {
 	return true
 }
 
-func (f *front) forget(conn net.Conn) {
+func (f *relay) forget(conn net.Conn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.conns, conn)

@@ -20,7 +20,7 @@ import (
 type Settings struct {
 	// Enabled says that it is on.
 	Enabled bool
-	// Required are the plugins that all containers require, whatever their pods say.
+	// Required are the plugins that all containers require, whichever their pods require.
 	Required []string
 	// Tolerated is the annotation of a pod whose containers require none; empty for none.
 	Tolerated string
@@ -114,7 +114,7 @@ func ofCRIO(ctx context.Context, socket string) (Settings, error) {
 	}
 	answer, err := client.Do(request)
 	if err != nil {
-		return Settings{}, fmt.Errorf("ask CRI-O for its configuration: %w", err)
+		return Settings{}, fmt.Errorf("get the configuration of CRI-O: %w", err)
 	}
 	defer answer.Body.Close()
 	const most = 1 << 20
@@ -123,7 +123,7 @@ func ofCRIO(ctx context.Context, socket string) (Settings, error) {
 		err = errors.New(answer.Status)
 	}
 	if err != nil {
-		return Settings{}, fmt.Errorf("ask CRI-O for its configuration: %w", err)
+		return Settings{}, fmt.Errorf("get the configuration of CRI-O: %w", err)
 	}
 	s, err := decodeCRIO(string(content))
 	if err != nil {

@@ -169,7 +169,7 @@ func TestWhatIsNotKnownOfTheSettingsIsAnError(t *testing.T) {
 			},
 			says: "not to be seen from here",
 		},
-		"nobody serves": {
+		"no runtime serves": {
 			change: func(p *runtimeProcess) {
 				p.machine.Peer = func(context.Context, string) (int, error) { return 0, errors.New("refused") }
 			},

@@ -47,7 +47,7 @@ func containerOf(sandbox *api.PodSandbox, c *api.Container) admission.Container 
 	}
 	rules := c.GetLinux().GetResources().GetDevices()
 	if isPrivileged(rules) {
-		// It has all devices of the node: none of them was asked for.
+		// It has all devices of the node: none of them was requested.
 		config.Linux = &runtimeapi.LinuxContainerConfig{
 			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{Privileged: true},
 		}

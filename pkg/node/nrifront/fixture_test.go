@@ -94,7 +94,7 @@ func (c *cards) called() []string {
 	return slices.Clone(c.calls)
 }
 
-// fixture is the front with everything around it, NRI's own runtime library included.
+// fixture is the frontend with everything around it, NRI's own runtime library included.
 type fixture struct {
 	t      *testing.T
 	socket string
@@ -279,7 +279,7 @@ func (f *fixture) Container(_ context.Context, id string) (*api.Container, error
 func (f *fixture) start() {
 	f.t.Helper()
 	f.serve()
-	await(f.t, "the runtime asks kubecri", func() bool {
+	await(f.t, "the runtime calls kubecri", func() bool {
 		adjustment, err := f.create(f.pod("plain", ""), "NVIDIA_VISIBLE_DEVICES=all")
 		return err == nil && len(adjustment.GetEnv()) > 0
 	})

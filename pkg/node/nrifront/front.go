@@ -1,20 +1,23 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nrifront is the front of admission for NRI: what the runtime tells its plugins becomes an
+// Package nrifront is the frontend of admission for NRI: an event of the runtime becomes an
 // admission.Container, and what admission adds to that becomes an adjustment. docs/fronts.md
-// compares it with the other front, the proxy for the CRI.
+// compares it with the other frontend, the proxy for the CRI.
 //
 // Three things differ from the proxy:
 //
 //   - The runtime waits for a plugin with all pods of the node, and drops one that is late. So
 //     Front answers in time, if need be that the container must be tried again, and Devices calls
 //     device plugins ahead, and keeps their late answers for the next try.
-//   - The runtime does not list what a plugin adds to a container. It tells plugins, though: View
-//     remembers it for package grants.
-//   - Containers are created without kubecri while it is away. When the runtime has registered it,
-//     Front inspects those that run, and ends the ones that it would not have let pass, before
-//     another container gets a device.
+//
+// - The runtime does not list what a plugin adds to a container. It reports it to plugins, though:
+// View
+//
+//	  remembers it for package grants.
+//	- Containers are created without kubecri while it is away. When the runtime has registered it,
+//	  Front inspects those that run, and ends the ones that it would not have let pass, before
+//	  another container gets a device.
 package nrifront
 
 import (
@@ -102,7 +105,7 @@ type Front struct {
 
 var _ nri.Handler = (*Front)(nil)
 
-// New returns a front. Its goroutines end with Close.
+// New returns a frontend. Its goroutines end with Close.
 func New(ctx context.Context, options Options) *Front {
 	f := &Front{
 		options: options, sizes: newSizes(), leave: func() {},
@@ -112,7 +115,7 @@ func New(ctx context.Context, options Options) *Front {
 	return f
 }
 
-// Close ends the front's goroutines and waits for them. From then on all containers are refused.
+// Close ends the frontend's goroutines and waits for them. From then on all containers are refused.
 func (f *Front) Close() {
 	f.mu.Lock()
 	f.stop()
@@ -139,7 +142,7 @@ func (f *Front) enter() bool {
 	return !f.draining
 }
 
-// run runs do in a goroutine of the front's, unless it is closed. The caller holds the mutex.
+// run runs do in a goroutine of the frontend, unless it is closed. The caller holds the mutex.
 func (f *Front) run(do func()) {
 	if f.ctx.Err() == nil {
 		f.running.Go(do)

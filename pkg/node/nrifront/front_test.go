@@ -113,7 +113,7 @@ func TestALatePluginIsWaitedForByTryingAgain(t *testing.T) {
 		t.Errorf("the plugin was called %d times", len(called))
 	}
 	if plain, err := f.create(f.pod("plain", ""), "NVIDIA_VISIBLE_DEVICES=all"); err != nil || len(envIn(plain)) == 0 {
-		t.Errorf("kubecri is not asked any more: %v, %v", plain, err)
+		t.Errorf("kubecri is not called any more: %v, %v", plain, err)
 	}
 }
 
@@ -140,7 +140,7 @@ func TestPluginsAreCalledWhenTheSandboxRuns(t *testing.T) {
 }
 
 // The runtime's lists do not have what a plugin adds.
-func TestTheRecordOfGrantsComesBackFromWhatNRITells(t *testing.T) {
+func TestTheCheckpointComesBackFromWhatNRIReports(t *testing.T) {
 	f := newFixture(t)
 	f.plugin.answers()
 	f.start()
@@ -149,9 +149,9 @@ func TestTheRecordOfGrantsComesBackFromWhatNRITells(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	carried := adjustment.GetAnnotations()[grants.Annotation]
-	if carried == "" {
-		t.Fatal("the container carries nothing")
+	encoded := adjustment.GetAnnotations()[grants.Annotation]
+	if encoded == "" {
+		t.Fatal("the container has no annotation")
 	}
 	id := fmt.Sprintf("container-%d", f.number)
 	container := &api.Container{Id: id, PodSandboxId: pod.GetId(), Name: "main"}
@@ -162,7 +162,7 @@ func TestTheRecordOfGrantsComesBackFromWhatNRITells(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []grants.RuntimeContainer{{ID: id, Name: "main", Carried: carried}}
+	want := []grants.RuntimeContainer{{ID: id, Name: "main", Carried: encoded}}
 	if diff := cmp.Diff(want, states["first"].Containers); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -258,7 +258,7 @@ func (l listOf) Pods(context.Context) (map[string]grants.RuntimeState, error) {
 	return maps.Clone(l), nil
 }
 
-// hung is an admission that does not end in time, whatever its context says.
+// hung is an admission that does not end in time, even when its context is done.
 type hung struct {
 	Admission
 	ending chan struct{}
@@ -271,7 +271,7 @@ func (h hung) Admit(context.Context, admission.Container) (*runtimeapi.Container
 	return nil, nil
 }
 
-func TestTheRuntimeIsAnsweredInTimeWhateverHangs(t *testing.T) {
+func TestTheRuntimeIsAnsweredInTimeWhenACallHangs(t *testing.T) {
 	h := hung{ending: make(chan struct{}), ended: &atomic.Bool{}}
 	front := New(t.Context(), Options{Admission: h})
 	defer front.Close()

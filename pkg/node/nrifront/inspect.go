@@ -14,7 +14,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/admission"
 )
 
-// inspectRetry is the pause before containers are inspected again of which nothing was known, or
+// inspectRetry is the time before containers are inspected again of which nothing was known, or
 // that could not be ended.
 const inspectRetry = time.Second
 
@@ -25,7 +25,7 @@ type existing struct {
 }
 
 // inspect ends those of the containers that admission would not have let pass, unless they were
-// there before kubecri came to this node: installing it ends nobody's work. It calls ending before
+// there before kubecri came to this node: installing it ends no container. It calls ending before
 // it ends one: the runtime ends none while it waits for the answer about another. It calls
 // inspected when no container is left that has to be ended, as far as is known. It goes on, until
 // ctx is done, with those of which nothing is known before the API server answers.

@@ -16,21 +16,21 @@ import (
 // other is another NRI plugin, which adjusts each container in its way.
 type other struct {
 	adjust func(*api.ContainerAdjustment)
-	asked  atomic.Bool
+	called atomic.Bool
 }
 
 // CreateContainer implements stub.CreateContainerInterface.
 func (o *other) CreateContainer(
 	context.Context, *api.PodSandbox, *api.Container,
 ) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
-	o.asked.Store(true)
+	o.called.Store(true)
 	a := &api.ContainerAdjustment{}
 	o.adjust(a)
 	return a, nil, nil
 }
 
 // register registers another plugin with the runtime, which comes before kubecri, or after it, and
-// waits until the runtime asks it.
+// waits until the runtime calls it.
 func (f *fixture) register(index string, adjust func(*api.ContainerAdjustment)) {
 	f.t.Helper()
 	o := &other{adjust: adjust}
@@ -46,9 +46,9 @@ func (f *fixture) register(index string, adjust func(*api.ContainerAdjustment)) 
 		plugin.Stop()
 		plugin.Wait()
 	})
-	await(f.t, "the runtime asks the other plugin", func() bool {
+	await(f.t, "the runtime calls the other plugin", func() bool {
 		_, _ = f.create(f.pod("plain", "")) // it may be refused already
-		return o.asked.Load()
+		return o.called.Load()
 	})
 }
 

@@ -17,7 +17,7 @@ import (
 // vain: as long as a kubelet takes at least until it tries again.
 const lateFor = 10 * time.Second
 
-// Pods looks up the pods of containers that are created. The runtime asks about one container at a
+// Pods looks up the pods of containers that are created. The runtime calls for one container at a
 // time, so one whose pod is not known yet holds up all others. The first waits for its pod. When it
 // has waited in vain, the next ones do not wait for theirs, for a while; the kubelet tries all of
 // them again. All methods are safe for concurrent use.
@@ -25,7 +25,7 @@ type Pods struct {
 	admission.Pods
 
 	mu   sync.Mutex
-	late time.Time // until when nobody waits
+	late time.Time // until when no call waits
 }
 
 // NewPods returns Pods that looks pods up in those.

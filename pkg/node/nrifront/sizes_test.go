@@ -50,7 +50,7 @@ func TestAContainerThatIsTooLargeForNRIIsRefused(t *testing.T) {
 	if _, err := f.create(f.pod("plain", ""), variables(nribound.MaxContents-10_000)...); err != nil {
 		t.Error("one within the bound:", err)
 	}
-	// It is still there to be asked.
+	// It is still there to be called.
 	adjustment, err := f.create(f.pod("plain", ""), "NVIDIA_VISIBLE_DEVICES=all")
 	if err != nil || len(adjustment.GetEnv()) == 0 {
 		t.Errorf("another one: %v, %v", adjustment, err)

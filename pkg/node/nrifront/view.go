@@ -13,11 +13,11 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 )
 
-// View is what the runtime has reported of containers that exist: what they carry as
+// View is what the runtime has reported of containers that exist: their encoded allocations as
 // grants.Annotation, which its lists do not have. All methods are safe for concurrent use.
 type View struct {
 	mu      sync.Mutex
-	carried map[string]string // by the container's ID
+	encoded map[string]string // by the container's ID
 	first   chan struct{}     // closed by the first replace
 }
 
@@ -27,39 +27,39 @@ func NewView() *View { return &View{first: make(chan struct{})} }
 func (v *View) replace(pods map[string]*api.PodSandbox, containers []*api.Container) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.carried == nil {
+	if v.encoded == nil {
 		close(v.first)
 	}
-	v.carried = make(map[string]string, len(containers))
+	v.encoded = make(map[string]string, len(containers))
 	for _, c := range containers {
-		v.carried[c.GetId()] = annotationsOf(pods[c.GetPodSandboxId()], c)[grants.Annotation]
+		v.encoded[c.GetId()] = annotationsOf(pods[c.GetPodSandboxId()], c)[grants.Annotation]
 	}
 }
 
 func (v *View) add(pod *api.PodSandbox, c *api.Container) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.carried != nil {
-		v.carried[c.GetId()] = annotationsOf(pod, c)[grants.Annotation]
+	if v.encoded != nil {
+		v.encoded[c.GetId()] = annotationsOf(pod, c)[grants.Annotation]
 	}
 }
 
 func (v *View) remove(id string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	delete(v.carried, id)
+	delete(v.encoded, id)
 }
 
 func (v *View) has(id string) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	_, has := v.carried[id]
+	_, has := v.encoded[id]
 	return has
 }
 
-// Runtime returns the runtime that lists its pods, with what their containers carry. Containers
-// that carry nothing are left out: what follows from that is the Front's business. It waits until
-// the runtime has registered kubecri once.
+// Runtime returns the runtime that lists its pods, with the encoded allocations of their
+// containers. Containers without one are left out: what follows from that is up to Front. It waits
+// until the runtime has registered kubecri once.
 func (v *View) Runtime(listed grants.Runtime) grants.Runtime { return viewed{v, listed} }
 
 type viewed struct {
@@ -83,7 +83,7 @@ func (r viewed) Pods(ctx context.Context) (map[string]grants.RuntimeState, error
 	for uid, pod := range pods {
 		var carrying []grants.RuntimeContainer
 		for _, c := range pod.Containers {
-			if c.Carried = r.view.carried[c.ID]; c.Carried != "" {
+			if c.Carried = r.view.encoded[c.ID]; c.Carried != "" {
 				carrying = append(carrying, c)
 			}
 		}

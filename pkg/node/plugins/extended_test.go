@@ -46,7 +46,7 @@ func TestADeviceIsPublishedUnderTheExtendedResourceOfItsPlugin(t *testing.T) {
 		"a device that is gone, of a level that two have": {
 			[]device.Device{two, also}, "resource/group/card/0/port/p9/use", "",
 		},
-		"a device that is gone, of a level that nobody has": {
+		"a device that is gone, of an unknown level": {
 			[]device.Device{one, two}, "resource/group/tpu/0/cores", "",
 		},
 		"a name that is no device's": {[]device.Device{one}, "example.com/accelerator/x", ""},

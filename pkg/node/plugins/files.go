@@ -21,8 +21,8 @@ import (
 type Timing struct {
 	// Start limits one try of Start, Update one UpdateNodeInfo, Allocate one Allocate.
 	Start, Update, Allocate time.Duration
-	// Interval is the pause between two UpdateNodeInfo, and before the second try of Start; the
-	// pause doubles with each further try, up to a minute.
+	// Interval is the time between two UpdateNodeInfo, and before the second try of Start; the
+	// time doubles with each further try, up to a minute.
 	Interval time.Duration
 }
 

@@ -97,7 +97,7 @@ func TestTheFirewallKnowsWhetherAPluginIsMissing(t *testing.T) {
 	}
 }
 
-// boastful is a fake that panics when it is asked whether it is safe for concurrent use.
+// boastful is a fake that panics when the host calls whether it is safe for concurrent use.
 type boastful struct{ *fake }
 
 func (boastful) ConcurrentSafe() bool { panic("who knows") }
@@ -115,7 +115,7 @@ func TestAPluginThatCannotSayWhatItIsAbleToIsLeftOutAndHarmsNoOther(t *testing.T
 			denyingFake{&fake{name: "broken"}, denies("", "x")},
 			`device plugin "broken": DenyEnvs: environment variable ""`,
 		},
-		"a value that nobody could set": {
+		"a value that no pod could set": {
 			denyingFake{&fake{name: "broken"}, denies("A", "\x00")},
 			`device plugin "broken": DenyEnvs: environment variable A`,
 		},

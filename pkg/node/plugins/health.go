@@ -23,7 +23,7 @@ import (
 const (
 	// ReasonUnhealthy: the plugin reports that it is, and not why.
 	ReasonUnhealthy = "Unhealthy"
-	// ReasonPluginGone: nobody serves the device. Nothing is known of the device itself.
+	// ReasonPluginGone: no plugin serves the device. Nothing is known of the device itself.
 	ReasonPluginGone = "PluginGone"
 	// ReasonGone: a pod holds the device, and its plugin no longer lists it.
 	ReasonGone = "Gone"

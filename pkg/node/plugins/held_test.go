@@ -11,7 +11,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// reshaper is a plugin whose second device is there until it hears that nobody holds it.
+// reshaper is a plugin whose second device is there until it hears that no pod holds it.
 type reshaper struct {
 	*fake
 	idle, broken atomic.Bool
@@ -55,7 +55,7 @@ func TestWhichDevicesAreHeldIsReportedToAPluginThatMakesThem(t *testing.T) {
 		return i.Complete && has(i)
 	})
 	complete.Store(true)
-	until(t, m, "that nobody holds it", func(i *Inventory) bool { return !has(i) })
+	until(t, m, "that no pod holds it", func(i *Inventory) bool { return !has(i) })
 	held.Store(true)
 	until(t, m, "that somebody does", has)
 

@@ -12,11 +12,11 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// enumScorer is the scorer that makes any resource a bit mask, whatever its name; see
+// enumScorer is the scorer that makes any resource a bit mask, under any name; see
 // types.ResourceScorer.
 const enumScorer = 2
 
-// Inventory is what all sources together have at one moment. It is never changed once it is made.
+// Inventory is what all sources together have at one time. It is never changed once it is made.
 type Inventory struct {
 	// Node is the sum. Every extended resource, that is every name in KubeCap, is in Capacity and
 	// Allocatable too.

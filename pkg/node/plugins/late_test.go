@@ -50,7 +50,7 @@ func (t *transport) Late(device types.ResourceName) (string, bool) {
 	return label, late
 }
 
-// late is a source of such a transport at one moment.
+// late is a source of such a transport at one time.
 type late struct {
 	label string
 	state State
@@ -105,7 +105,7 @@ func runLate(t *testing.T, others *transport) *Manager {
 	return m
 }
 
-func TestLateDevicesAreBesideThoseOfPluginFiles(t *testing.T) {
+func TestLateDevicesAreAddedToThoseOfPluginFiles(t *testing.T) {
 	others := newTransport(serving("nic", "x", "-y"))
 	m := runLate(t, others)
 	inventory := until(t, m, "both", func(i *Inventory) bool { return i.Complete && len(i.owners) > 3 })

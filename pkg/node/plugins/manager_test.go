@@ -69,7 +69,7 @@ func (f *fake) set(update func(*types.NodeInfo) error) {
 	f.update = update
 }
 
-// offers returns an UpdateNodeInfo that tells the quantities, and a count of them.
+// offers returns an UpdateNodeInfo that reports the quantities, and a count of them.
 func offers(count types.ResourceName, names ...types.ResourceName) func(*types.NodeInfo) error {
 	return func(info *types.NodeInfo) error {
 		for _, name := range names {
@@ -177,7 +177,7 @@ func TestWhatAllPluginsTellAddsUp(t *testing.T) {
 		t.Errorf("a device that is there but not allocatable: %d, %v", quantity, known)
 	}
 	if _, known := got.Allocatable("resource/group/gpu/9/cards"); known {
-		t.Error("a device that nobody has is known")
+		t.Error("a device that is not there is known")
 	}
 }
 
@@ -336,17 +336,17 @@ func TestAPluginThatDoesNotStartIsTriedAgainAndHarmsNoOther(t *testing.T) {
 }
 
 func TestThePauseBeforeStartIsTriedAgainGrowsToAMinute(t *testing.T) {
-	pauses := startBackoff(time.Second)
+	delays := startBackoff(time.Second)
 	want := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second,
 		32 * time.Second, time.Minute, time.Minute, time.Minute}
 	for i, base := range want {
-		if got := pauses.Step(); got < base || got > base+base/5 {
-			t.Errorf("pause %d: %v, want %v and up to a fifth more", i, got, base)
+		if got := delays.Step(); got < base || got > base+base/5 {
+			t.Errorf("delay %d: %v, want %v and up to a fifth more", i, got, base)
 		}
 	}
 }
 
-func TestWhatAPluginToldStaysWhenItFailsLater(t *testing.T) {
+func TestWhatAPluginReportedStaysWhenItFailsLater(t *testing.T) {
 	for name, fail := range map[string]func(*types.NodeInfo) error{
 		"error":              func(*types.NodeInfo) error { return errors.New("driver gone") },
 		"panic":              func(*types.NodeInfo) error { panic("driver gone") },

@@ -173,7 +173,7 @@ func (p *plugin) run(ctx context.Context, nodeName string, holdings Holdings, ch
 	}
 }
 
-// startBackoff returns the pauses between tries of Start.
+// startBackoff returns the delays between tries of Start.
 func startBackoff(first time.Duration) wait.Backoff {
 	return wait.Backoff{Duration: first, Factor: 2, Jitter: 0.1, Steps: math.MaxInt, Cap: time.Minute}
 }

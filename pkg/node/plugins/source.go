@@ -38,7 +38,7 @@ type Source interface {
 	Allocate(ctx context.Context, claim Claim) (inject.Addition, error)
 }
 
-// State is what a source has at one moment.
+// State is what a source has at one time.
 type State struct {
 	// Info is its last good report, nil before the first. It is never changed.
 	Info *types.NodeInfo

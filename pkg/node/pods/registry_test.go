@@ -105,7 +105,7 @@ func TestSummaryOfAPod(t *testing.T) {
 			pod.Status.Phase = corev1.PodFailed
 			return pod
 		}(), Pod{Ended: true}},
-		"containers that are started again whatever their exit code": {func() *corev1.Pod {
+		"containers that are started again after every exit code": {func() *corev1.Pod {
 			always, onFailure := corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyOnFailure
 			pod := podOf("u", corev1.Container{Name: "as-the-pod"}, corev1.Container{
 				Name: "always", RestartPolicy: &always,

@@ -269,7 +269,7 @@ func TestSavesAgainAfterAFullDisk(t *testing.T) {
 	}
 }
 
-// During a hand-over two processes have the file. Whoever reads it sees what one of them wrote.
+// During a hand-over two processes have the file. A reader sees what one of them wrote.
 func TestReaderSeesCompleteContentOfEitherWriter(t *testing.T) {
 	f := newFile(t)
 	mustSave(t, f, "first")

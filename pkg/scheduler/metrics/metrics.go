@@ -44,21 +44,21 @@ var (
 		"reason")
 	// DevicePodsOnOwnNode is counted by leader and standbys.
 	DevicePodsOnOwnNode = gauge("device_pods_on_own_node",
-		"Pods with devices on the node of this scheduler's own pod. Whoever breaks out of one of them has the "+
+		"Pods with devices on the node of this scheduler's own pod. A process that breaks out of one of them has the "+
 			"scheduler's key for seals and its token. 0 where the scheduler runs in no pod.")
 	// UnallocatedPods is counted by the leader alone, in rounds.
 	UnallocatedPods = gauge("unallocated_pods",
-		"Pods that request devices and were bound without any: by another scheduler, or by whoever created them. They "+
+		"Pods that request devices and were bound without any: by another scheduler, or at their creation. They "+
 			"do not start on their nodes. Counted by the scheduler that leads, 0 on all others.")
 	// DeviceReplacements is counted by the leader alone.
 	DeviceReplacements = counters("device_replacements_total",
-		"Tries to give a container of a bound pod other devices because its node says that those of before are "+
+		"Tries to give a container of a bound pod other devices because its node says that the previous ones are "+
 			"unhealthy, by outcome: written, no_device (none of the node fits), conflict (the pod was changed; it is "+
 			"tried again), error.",
 		"outcome")
 	SealKeyReloads = counters("seal_key_reloads_total",
 		"Times that the file --device-seal-key was read again, by outcome: changed (its keys are in use), failed (it "+
-			"is missing or malformed, and the keys of before stay in use).",
+			"is missing or malformed, and the previous keys stay in use).",
 		"outcome")
 
 	// PluginCalls also counts calls that were not made because of an earlier failure.

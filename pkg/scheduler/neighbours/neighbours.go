@@ -1,9 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package neighbours counts the pods with devices on the node of the scheduler's own pod. Whoever
-// breaks out of such a pod has the credentials of the node, and with them the key for seals and the
-// scheduler's token.
+// Package neighbours counts the pods with devices on the node of the scheduler's own pod. A process
+// that breaks out of such a pod has the credentials of the node, and with them the key for seals
+// and the scheduler's token.
 package neighbours
 
 import (
@@ -50,8 +50,8 @@ func Watch(ctx context.Context, pods corelisters.PodLister, podsOn func(node str
 		found := WithDevices(on)
 		metrics.DevicePodsOnOwnNode.Set(float64(len(found)))
 		if len(found) > 0 && !logged {
-			klog.FromContext(ctx).Info("The scheduler shares its node with pods that have devices: whoever breaks out "+
-				"of one of them has the scheduler's key and token", logkey.Node, own.Spec.NodeName,
+			klog.FromContext(ctx).Info("The scheduler shares its node with pods that have devices: a process that "+
+				"breaks out of one of them has the scheduler's key and token", logkey.Node, own.Spec.NodeName,
 				logkey.Pod, klog.KObj(found[0]), logkey.NextStep, "run the scheduler on control planes, or on nodes "+
 					"without such pods: "+documents.URL+"second-scheduler.md")
 		}

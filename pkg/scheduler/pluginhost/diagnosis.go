@@ -50,9 +50,9 @@ func (p *Plugin) verify(ctx context.Context, call *Call) {
 	p.publish()
 }
 
-// diagnose finds out by probes what is to blame for a call that failed: a plain request tells the
-// request from the node, and another node tells the node, or the pod that holds its devices, from
-// the plugin. probes is held.
+// diagnose finds out by probes what is to blame for a call that failed: a plain request separates
+// the request from the node, and another node separates the node, or the pod that holds its
+// devices, from the plugin. probes is held.
 func (p *Plugin) diagnose(ctx context.Context, call *Call) culprit {
 	node := call.Subject.Node
 	blamed, failed := call.accused(), false

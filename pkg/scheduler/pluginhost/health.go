@@ -11,7 +11,7 @@ import (
 )
 
 // health is the state machine: what is known of how a plugin serves. It makes no call and has no
-// lock and no clock; Plugin guards it, and tells it what happens.
+// lock and no clock; Plugin guards it, and reports what happens to it.
 type health struct {
 	backOffs   backOffs
 	quarantine quarantine

@@ -59,7 +59,7 @@ func (p *Planner) Check(instances []Instance) error {
 
 func overlap(a, b Place) bool { return a.Start < b.Start+b.Size && b.Start < a.Start+a.Size }
 
-// Place returns where instances of these profiles can be beside those that are there, in the order
+// Place returns where instances of these profiles can be next to those that are there, in the order
 // of wanted. Of all ways it takes the one that leaves the most room: the places that further
 // instances still have, each counted by its size. ok is false when there is none. complete is false
 // when the budget ended the search: what was found until then is valid, and may not be the best.
@@ -116,7 +116,7 @@ type Change struct {
 // Change returns how a GPU gets the instances of a layout. Of those that are there only the idle
 // ones may go, which are given by their positions. As many as possible of the profiles that come
 // first in the layout are there in the end. For that it removes as few as possible, and then
-// creates as few as possible; what is not in the layout and in nobody's way stays.
+// creates as few as possible; what is not in the layout and in no instance's way stays.
 func (p *Planner) Change(there []Instance, idle []int, layout []string) Change {
 	idle = idle[:min(len(idle), maxIdle)]
 	for length := len(layout); length > 0; length-- {

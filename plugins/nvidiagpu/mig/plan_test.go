@@ -78,7 +78,7 @@ func TestABudgetEndsTheSearch(t *testing.T) {
 	}
 }
 
-// TestRandomMixesAgainstAnOracle places 1,000 random mixes on GPUs of each model, some beside
+// TestRandomMixesAgainstAnOracle places 1,000 random mixes on GPUs of each model, some next to
 // instances that are there, and compares with all assignments of places.
 func TestRandomMixesAgainstAnOracle(t *testing.T) {
 	for _, model := range models() {
@@ -190,7 +190,7 @@ func roomLeft(model mig.Model, instances []mig.Instance) (room int) {
 	return room
 }
 
-// TestChangesAgainstAnOracle has GPUs of each model get random layouts beside random instances, of
+// TestChangesAgainstAnOracle has GPUs of each model get random layouts next to random instances, of
 // which some are idle, and compares with all sets of instances that could go.
 func TestChangesAgainstAnOracle(t *testing.T) {
 	for _, model := range models() {

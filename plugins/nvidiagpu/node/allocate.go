@@ -24,8 +24,8 @@ const VisibleDevices = "NVIDIA_VISIBLE_DEVICES"
 // has its UUID as the name.
 const visibleMounts = "/var/run/nvidia-container-devices"
 
-// controlNodes are the device nodes that a container needs beside those of its GPUs, where the
-// driver has made them.
+// controlNodes are the device nodes that a container needs in addition to those of its GPUs, where
+// the driver has made them.
 var controlNodes = []string{
 	"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset",
 }

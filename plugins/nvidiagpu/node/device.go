@@ -167,8 +167,8 @@ func (d *Device) find(uuid string) *known {
 	return &d.known[i]
 }
 
-// DeviceHealth returns how the GPUs and instances were at the last UpdateNodeInfo, those whose
-// health never changed aside.
+// DeviceHealth returns how the GPUs and instances were at the last UpdateNodeInfo, except those
+// whose health never changed.
 func (d *Device) DeviceHealth() ([]device.Health, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

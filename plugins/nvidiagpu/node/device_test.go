@@ -184,7 +184,7 @@ func TestWithoutADriverStartSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// TestEveryMachineMakesSense runs on each stand-in, and on this machine's own driver where it has
+// TestEveryMachineMakesSense runs on each fake, and on this machine's own driver where it has
 // one.
 func TestEveryMachineMakesSense(t *testing.T) {
 	libraries := map[string]string{

@@ -3,8 +3,8 @@
 
 package node
 
-// groups numbers the groups of GPUs at one level. A GPU keeps the number that it was given first,
-// whatever happens to the others: it is part of the names under which pods hold the GPU.
+// groups numbers the groups of GPUs at one level. A GPU keeps its first number,
+// without regard to the others: it is part of the names under which pods hold the GPU.
 type groups struct {
 	number map[string]int // by UUID
 	next   int

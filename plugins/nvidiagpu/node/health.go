@@ -102,7 +102,7 @@ func newHealth(file string) *health {
 	}
 }
 
-// start reads the faults of before and begins to listen. A driver without events is no error: what
+// start reads the earlier faults and begins to listen. A driver without events is no error: what
 // GPUs say of themselves is known still.
 func (h *health) start(library *nvml.Library) {
 	if err := h.load(); err != nil {
@@ -115,7 +115,7 @@ func (h *health) start(library *nvml.Library) {
 	h.listen()
 }
 
-// listen begins to listen anew, to no GPU yet.
+// listen begins to listen again, to no GPU yet.
 func (h *health) listen() {
 	if h.events != nil {
 		_ = h.events.Close() // it is of no use any more
@@ -145,7 +145,7 @@ func (h *health) update(present []found, missing []string) {
 			}
 		}
 		if s.lost {
-			*s = state{health: s.health} // all of it is asked and watched anew
+			*s = state{health: s.health} // all of it is read and watched again
 		}
 		h.watch(g, s)
 		changed = h.check(g, s) || changed

@@ -28,7 +28,7 @@ func hopper() nvmltest.Machine {
 	}
 }
 
-// configured starts the GPUs of a stand-in with a configuration.
+// configured starts the GPUs of a fake library with a configuration.
 func configured(t *testing.T, library nvmltest.Library, configuration string) *Device {
 	t.Helper()
 	paths := Paths{
@@ -44,7 +44,7 @@ func configured(t *testing.T, library nvmltest.Library, configuration string) *D
 }
 
 // devices returns the devices of a node by their names below the close group, and their resource,
-// memory aside.
+// except memory.
 func devices(list types.ResourceList) map[string]string {
 	found := map[string]string{}
 	for name := range list {

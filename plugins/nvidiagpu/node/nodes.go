@@ -23,7 +23,7 @@ func gpuNode(k known) string { return fmt.Sprintf("/dev/nvidia%d", k.minor) }
 
 // instanceNodes returns the device nodes that give access to a compute instance of the GPU with
 // that minor number: that of its GPU instance, and its own. A process that can open neither cannot
-// use the instance, whatever else of the GPU it can open.
+// use the instance, even if it can open the rest of the GPU.
 func instanceNodes(file string, minor int, instance nvml.Instance) ([]string, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {

@@ -61,7 +61,7 @@ func (d *Device) SetHeld(devices []string, complete bool) {
 	}
 }
 
-// partitionAll partitions the GPUs as the configuration says, and lists their instances anew where
+// partitionAll partitions the GPUs as the configuration says, and lists their instances again where
 // it has changed some. It returns what is wrong.
 func (d *Device) partitionAll(present []found) (problems []error) {
 	offeredNoMore := map[string]time.Time{}
@@ -100,8 +100,8 @@ type partitioning struct {
 	withdrawn map[string]time.Time
 }
 
-// run gives the GPU the instances of the layout that it lacks, where they fit beside those that are
-// there. It destroys none that is held, and none at all unless idle ones may be replaced.
+// run gives the GPU the instances of the layout that it lacks, where they fit next to those that
+// are there. It destroys none that is held, and none at all unless idle ones may be replaced.
 func (p *partitioning) run(replaceIdle bool) (err error) {
 	if p.profiles, err = p.gpu.device.Profiles(); err != nil {
 		return err
@@ -193,7 +193,7 @@ func (p *partitioning) compute(of nvml.GPUInstance) (list []nvml.Instance) {
 	return list
 }
 
-// idle returns the positions of the GPU instances that nobody holds, as far as is known.
+// idle returns the positions of the GPU instances that no pod holds, as far as is known.
 func (p *partitioning) idle() (positions []int) {
 	for i, instance := range p.there {
 		name := gpuInstance{p.gpu.uuid, instance.ID}

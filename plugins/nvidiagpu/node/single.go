@@ -25,7 +25,7 @@ type single struct {
 	chosen  bool
 }
 
-// chooseSingle chooses what is counted. problem says what is there beside it.
+// chooseSingle chooses what is counted. problem says what is there in addition.
 func (d *Device) chooseSingle() (problem error) {
 	type number struct{ held, all int }
 	there := map[string]number{}

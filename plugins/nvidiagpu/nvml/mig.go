@@ -245,7 +245,7 @@ func (d Device) GPUInstances() (list []GPUInstance, err error) {
 }
 
 // CreateGPUInstance creates a GPU instance without compute instances, and returns its number. The
-// driver refuses one that does not fit beside those that there are.
+// driver refuses one that does not fit next to those that there are.
 func (d Device) CreateGPUInstance(profile mig.Profile, place mig.Place) (uint32, error) {
 	placement := C.struct_nvml_placement{start: C.uint(place.Start), size: C.uint(place.Size)}
 	var gi C.nvml_gi

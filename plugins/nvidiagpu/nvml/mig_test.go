@@ -18,7 +18,7 @@ func partitionable(count int, model mig.Model) nvmltest.Machine {
 	return nvmltest.Machine{Ancestor: nvmltest.Matrix(count, func(_, _ int) int { return 30 }), Model: model}
 }
 
-// open opens a stand-in, and returns its GPUs.
+// open opens a fake library, and returns its GPUs.
 func open(t *testing.T, path string) (gpus []nvml.Device) {
 	t.Helper()
 	library, err := nvml.Open(path)
@@ -45,11 +45,11 @@ func open(t *testing.T, path string) (gpus []nvml.Device) {
 }
 
 func TestInstancesAreRead(t *testing.T) {
-	standIn := nvmltest.Build(t, partitionable(2, mig.H100With80GB()))
-	shared := standIn.At("3g.40gb", 4)
+	fake := nvmltest.Build(t, partitionable(2, mig.H100With80GB()))
+	shared := fake.At("3g.40gb", 4)
 	shared.Compute = []int{1, 2}
-	standIn.Partition(t, map[int][]nvmltest.Part{1: {standIn.At("1g.10gb", 0), standIn.At("1g.10gb+me", 2), shared}})
-	gpus := open(t, standIn.Path)
+	fake.Partition(t, map[int][]nvmltest.Part{1: {fake.At("1g.10gb", 0), fake.At("1g.10gb+me", 2), shared}})
+	gpus := open(t, fake.Path)
 
 	for i, want := range []bool{false, true} {
 		if got, err := gpus[i].Partitioned(); got != want || err != nil {
@@ -103,9 +103,9 @@ func TestAGPUWithoutMIGIsNotPartitioned(t *testing.T) {
 
 func TestInstancesAreCreated(t *testing.T) {
 	model := mig.H100With80GB()
-	standIn := nvmltest.Build(t, partitionable(1, model))
-	standIn.Partition(t, map[int][]nvmltest.Part{0: {standIn.At("1g.10gb", 0)}})
-	d := open(t, standIn.Path)[0]
+	fake := nvmltest.Build(t, partitionable(1, model))
+	fake.Partition(t, map[int][]nvmltest.Part{0: {fake.At("1g.10gb", 0)}})
+	d := open(t, fake.Path)[0]
 	half := model.Profiles[2]
 
 	if _, err := d.CreateGPUInstance(half, mig.Place{Size: 4}); err == nil {

@@ -8,7 +8,7 @@
 // github.com/NVIDIA/go-nvml, cannot be part of a plugin: it leaves all of NVML's functions
 // undefined until it opens the library, and package plugin, which binds everything at once
 // (RTLD_NOW), then refuses the file: "undefined symbol: nvmlVgpuTypeGetCapabilities". The tests
-// build a stand-in for the library against go-nvml's header, which holds this binding to NVIDIA's
+// build a fake of the library against go-nvml's header, which holds this binding to NVIDIA's
 // own declarations.
 package nvml
 

@@ -13,11 +13,11 @@ import (
 )
 
 func TestWhatNVMLSaysIsRead(t *testing.T) {
-	standIn := nvmltest.Build(t, nvmltest.Machine{
+	fake := nvmltest.Build(t, nvmltest.Machine{
 		Ancestor: [][]int{{0, 20, 50}, {20, 0, 50}, {50, 50, 0}},
 		NVLink:   [][]bool{{false, false, true}, {false, false, false}, {true, false, false}},
 	})
-	library, err := nvml.Open(standIn.Path)
+	library, err := nvml.Open(fake.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestWhatNVMLSaysIsRead(t *testing.T) {
 		t.Errorf("Device(3): %v", err)
 	}
 
-	standIn.Lose(t, 1)
+	fake.Lose(t, 1)
 	_, err = devices[1].UUID()
 	if nvmlErr := new(nvml.Error); !errors.As(err, &nvmlErr) || nvmlErr.Code != 15 ||
 		err.Error() != "ask a GPU for its UUID: NVML: GPU is lost" {

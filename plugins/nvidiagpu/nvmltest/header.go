@@ -5,6 +5,6 @@
 
 package nvmltest
 
-// The stand-in is built against this module's nvml.h. The import, which no build has, keeps its
+// The fake library is built against this module's nvml.h. The import, which no build has, keeps its
 // version in go.mod.
 import _ "github.com/NVIDIA/go-nvml/pkg/nvml"

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nvmltest builds stand-ins for NVIDIA's management library, one for each machine that a
+// Package nvmltest builds fakes of NVIDIA's management library, one for each machine that a
 // test imagines.
 package nvmltest
 
@@ -60,7 +60,7 @@ func Matrix[T any](n int, of func(i, j int) T) [][]T {
 	return rows
 }
 
-// Library is a stand-in that was built.
+// Library is a fake library that was built.
 type Library struct {
 	// Path is its file.
 	Path         string
@@ -77,8 +77,8 @@ type Health struct {
 	RecoveryAction int
 }
 
-// Build builds the stand-in for a machine with gcc and the header of github.com/NVIDIA/go-nvml. It
-// lasts as long as the test.
+// Build builds the fake library of a machine with gcc and the header of github.com/NVIDIA/go-nvml.
+// It lasts as long as the test.
 func Build(t *testing.T, m Machine) Library {
 	t.Helper()
 	l, err := BuildIn(t.Context(), t.TempDir(), m)

@@ -62,7 +62,7 @@ func (d *Device) Start() error {
 	return err
 }
 
-// UpdateNodeInfo reads the file anew, makes the device nodes be what it says, and adds the GPUs.
+// UpdateNodeInfo reads the file again, makes the device nodes be what it says, and adds the GPUs.
 func (d *Device) UpdateNodeInfo(nodeInfo *types.NodeInfo) error {
 	config, err := d.load()
 	if err != nil {

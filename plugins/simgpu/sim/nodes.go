@@ -66,5 +66,5 @@ func makeNode(path string, number DeviceNumber) error {
 		}
 		return &fs.PathError{Op: "mknod", Path: path, Err: err}
 	}
-	return os.Chmod(path, deviceMode) // whatever the umask left of it
+	return os.Chmod(path, deviceMode) // despite the umask
 }

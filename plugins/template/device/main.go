@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// The device half of the widget plugin: it runs on each node, inside kubecri.
+// The device plugin of the widget plugin: it runs on each node, inside kubecri.
 //
 //	go build -buildmode=plugin -trimpath -o widget-device.so ./device
 package main
@@ -62,7 +62,7 @@ func (n *node) UpdateNodeInfo(nodeInfo *types.NodeInfo) error {
 }
 
 // Allocate says what a container needs to use the widgets that the scheduler chose for it. The same
-// question must have the same answer: it is asked again when the container starts again.
+// question must have the same answer: it is called again when the container starts again.
 func (n *node) Allocate(
 	_ *types.PodInfo,
 	container *types.ContainerInfo,

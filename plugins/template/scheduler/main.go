@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// The scheduler half of the widget plugin: it runs inside kube-scheduler.
+// The scheduler plugin of the widget plugin: it runs inside kube-scheduler.
 //
 //	go build -buildmode=plugin -trimpath -o widget-scheduler.so ./scheduler
 package main
@@ -39,11 +39,11 @@ func (scheduler) CountedDevices() []devicescheduler.CountedDevice {
 	return []devicescheduler.CountedDevice{{Plain: widget.Count, Level: widget.Level, Resource: widget.Cards}}
 }
 
-// AddNode may rewrite what the node gives. Ours give what the device half says.
+// AddNode may rewrite what the node gives. Ours give what the device plugin says.
 func (scheduler) AddNode(string, *types.NodeInfo) {}
 func (scheduler) RemoveNode(string)               {}
 
-// PodFitsDevice is asked for each node, with a copy of the pod for that node.
+// PodFitsDevice is called for each node, with a copy of the pod for that node.
 func (scheduler) PodFitsDevice(
 	node *types.NodeInfo,
 	pod *types.PodInfo,
@@ -55,7 +55,7 @@ func (scheduler) PodFitsDevice(
 	return true, nil, 0
 }
 
-// PodAllocate is asked once more for the node that was chosen.
+// PodAllocate is called once more for the node that was chosen.
 func (scheduler) PodAllocate(node *types.NodeInfo, pod *types.PodInfo) error {
 	if short := request(node, pod); short != nil {
 		return short

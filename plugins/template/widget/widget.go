@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package widget is what both halves of the plugin share: the names of widgets, which ones a node
+// Package widget is what both plugins share: the names of widgets, which ones a node
 // has, and what a pod that requests widgets gets.
 //
 // A widget is a device that does not exist. Its driver makes a device node

@@ -71,7 +71,7 @@ func (b *bench) run(ctx context.Context, counts []int) (r *result, err error) {
 			return nil, fmt.Errorf("%d pods: %w", count, err)
 		}
 		running = count
-		fmt.Fprintf(os.Stderr, "%d pods: measure for %v, after a pause of %v\n", count, b.duration, b.quiet)
+		fmt.Fprintf(os.Stderr, "%d pods: measure for %v, after a wait of %v\n", count, b.duration, b.quiet)
 		if err := sleep(ctx, b.quiet); err != nil {
 			return nil, err
 		}

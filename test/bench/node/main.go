@@ -5,7 +5,7 @@
 //
 // It starts a real cluster with one node of 8 simulated GPUs, runs pods on it, 8 of them with a GPU
 // each, and waits until the node is quiet. Then it measures for -duration the CPU time and the
-// memory of kubecri, and beside it of the kubelet and containerd; the calls that the kubelet makes
+// memory of kubecri, and of the kubelet and containerd; the calls that the kubelet makes
 // through kubecri; and the writes to the API server by each client, from the API server's audit
 // log. It does so for each number of pods in -pods.
 //
@@ -38,7 +38,7 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("node", flag.ContinueOnError)
 	out := flags.String("out", "../_output/bench", "directory for the results")
 	pods := flags.String("pods", "30,110", "numbers of pods, in ascending order; 8 of the first ones hold a GPU")
-	quiet := flags.Duration("quiet", 30*time.Second, "pause between the start of the last pod and the measurement")
+	quiet := flags.Duration("quiet", 30*time.Second, "time between the start of the last pod and the measurement")
 	duration := flags.Duration("duration", 2*time.Minute, "how long each measurement takes")
 	if err := flags.Parse(args); err != nil {
 		return err

@@ -28,7 +28,7 @@ const gpuResource = "nvidia.com/gpu"
 
 // startKubecri starts the real program with simulated GPUs, on a node that knows its pods from
 // before, as after a restart while the API server is away. It returns when a container of the
-// device pod was given its device, and so the pod's grant is written.
+// device pod was allocated its device, and so the pod's grant is written.
 func (b *bench) startKubecri(ctx context.Context, dir, upstream string) (*process, error) {
 	state := filepath.Join(dir, "state")
 	if err := os.MkdirAll(state, 0o700); err != nil {

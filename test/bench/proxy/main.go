@@ -8,7 +8,7 @@
 // the least that any second process can cost; kubecri, the real program with its device plugin,
 // admission, checkpoint and metrics; and a proxy of the usual kind, which decodes and encodes every
 // message (re-encode). Each is a process of its own. All take turns in each of several rounds, in
-// which they are started anew, and the client, which does not decode, is the same for all.
+// which they are started again, and the client, which does not decode, is the same for all.
 //
 // It prints a table and writes it, with all numbers as JSON, to the directory -out. It judges
 // nothing by its exit status: at the end it says which of the project's goals hold on this machine.

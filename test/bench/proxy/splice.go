@@ -20,13 +20,13 @@ func serveSplice(listener net.Listener, upstream string) error {
 			down.Close()
 			continue
 		}
-		carry := func(to, from net.Conn) {
+		forward := func(to, from net.Conn) {
 			// However it ends, both sides have ended.
 			_, _ = io.Copy(to, from)
 			to.Close()
 			from.Close()
 		}
-		go carry(up, down)
-		go carry(down, up)
+		go forward(up, down)
+		go forward(down, up)
 	}
 }

@@ -41,21 +41,21 @@ func (d *trial) batch(ctx context.Context, s side) (cost report.Sample, err erro
 	if err := s.signal(syscall.SIGCONT); err != nil {
 		return cost, err
 	}
-	endAsking := func() error { return nil }
-	if d.asking != nil && s.process == d.sides[0].process {
-		endAsking = d.asking.begin(limited, s.devices, questions(d.nodes, s.process.name))
+	endLoad := func() error { return nil }
+	if d.load != nil && s.process == d.sides[0].process {
+		endLoad = d.load.begin(limited, s.devices, questions(d.nodes, s.process.name))
 	}
-	answered := d.asking.count()
+	answered := d.load.count()
 	ended, err := outcome.await(limited, d.pods, s.process)
 	spent := s.cpu() - cpu
-	d.answered += d.asking.count() - answered
+	d.answered += d.load.count() - answered
 	if err == nil {
 		err = check(s.variant, outcome.bound())
 	}
 	if err != nil {
-		return cost, errors.Join(err, endAsking())
+		return cost, errors.Join(err, endLoad())
 	}
-	if err := d.clear(limited, endAsking); err != nil {
+	if err := d.clear(limited, endLoad); err != nil {
 		return cost, err
 	}
 	return report.Sample{Pods: d.pods, Seconds: ended.Sub(began).Seconds(), CPUSeconds: spent.Seconds()}, nil
@@ -98,13 +98,13 @@ func (d *trial) prepare(ctx context.Context, s side) error {
 }
 
 // clear removes all pods, and has both schedulers see how they came and went. Until the pods are
-// gone, questions are asked.
-func (d *trial) clear(ctx context.Context, endAsking func() error) error {
+// gone, what-ifs are sent.
+func (d *trial) clear(ctx context.Context, endLoad func() error) error {
 	err := d.resume()
 	if err == nil {
 		err = d.bench.removePods(ctx)
 	}
-	if err := errors.Join(err, endAsking()); err != nil {
+	if err := errors.Join(err, endLoad()); err != nil {
 		return err
 	}
 	return d.drain(ctx)

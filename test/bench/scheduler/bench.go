@@ -28,7 +28,7 @@ type bench struct {
 	comparisons  []comparison
 	programs     programs
 	environment  []string // of the schedulers, besides this process's
-	whatIfs      int      // how many are asked at least; 0 for a comparison without
+	whatIfs      int      // how many are sent at least; 0 for a comparison without
 
 	server     *controlplane.ControlPlane
 	client     *kube.Client

@@ -24,9 +24,9 @@ var comparisons = []comparison{
 	{linked, claimedPair, 3},
 }
 
-// besideWhatIfs compares our scheduler, while it is asked what would be if as often as it answers,
+// withWhatIfs compares our scheduler, while it answers as many what-ifs as it can,
 // with itself.
-var besideWhatIfs = comparison{single.named("1 GPU beside what-ifs"), single, 0.95}
+var withWhatIfs = comparison{single.named("1 GPU with what-ifs"), single, 0.95}
 
 // reported returns what the report says of the comparison.
 func (c comparison) reported() report.Comparison {
@@ -34,7 +34,7 @@ func (c comparison) reported() report.Comparison {
 }
 
 // leastBatches is how many batches a round has at least. What else the machine does, or what goes
-// on beside it on the same hardware, changes from one second to the next: the shorter the batches,
+// on next to it on the same hardware, changes from one second to the next: the shorter the batches,
 // the more alike is what both sides meet.
 const leastBatches = 4
 

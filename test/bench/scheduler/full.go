@@ -30,7 +30,7 @@ func (b *bench) makeHolder(ctx context.Context, node *types.NodeInfo) error {
 			main.DevRequests[name], main.AllocateFrom[name] = quantity, name
 		}
 	}
-	holder := podOf(eight, "holder-"+node.Name, "nobody")
+	holder := podOf(eight, "holder-"+node.Name, "absent")
 	holder.Namespace = holdersNamespace
 	holder, err := b.client.CreatePod(ctx, holder)
 	if err != nil {

@@ -113,7 +113,7 @@ func (k *kubelets) refuse(ctx context.Context, pod *corev1.Pod) error {
 
 // end ends a pod when its time is over.
 func (k *kubelets) end(ctx context.Context, pod *corev1.Pod) error {
-	if err := pause(ctx, k.lifetime); err != nil {
+	if err := sleep(ctx, k.lifetime); err != nil {
 		return nil // the measurement is over
 	}
 	k.mu.Lock()

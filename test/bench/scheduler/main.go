@@ -1,10 +1,10 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command scheduler measures what scheduling devices costs, beside upstream's scheduler that counts
-// them and beside dynamic resource allocation (DRA).
+// Command scheduler measures what scheduling devices costs, compared with upstream's scheduler that
+// counts them and with dynamic resource allocation (DRA).
 //
-// A real etcd and kube-apiserver run in this process. The nodes have 8 GPUs each: they carry an
+// A real etcd and kube-apiserver run in this process. The nodes have 8 GPUs each: they have an
 // inventory for ours, a count for both, and a ResourceSlice for DRA.
 //
 // A comparison holds a variant, one way to request devices, against a baseline. The schedulers of
@@ -13,7 +13,7 @@
 // see each other's pods, and bind those that have their name. What is measured is a batch of pods
 // at a time: while they are made, both schedulers are stopped (SIGSTOP), so that nothing but
 // scheduling is done afterwards; it begins when one of them goes on (SIGCONT), and ends when the
-// last pod is bound and the last event about that is written: schedulers write events beside their
+// last pod is bound and the last event about that is written: schedulers write events during their
 // work and leave some for later, not equally many, and the API server has as much work with one as
 // with a binding. Then the pods are removed, and both go on until they are idle: they have seen all
 // that they missed, and the next batch finds an empty cluster that both know. DRA's claims are made
@@ -39,14 +39,14 @@
 // It prints a table and writes it, with all numbers as JSON, to the directory -out. It judges
 // nothing by its exit status: at the end it says which of the project's goals hold on this machine.
 //
-// With -whatifs it compares our scheduler with itself: 16 users ask one of the two what would be
+// With -whatifs it compares our scheduler with itself: 16 users query one of the two what would be
 // if, each as fast as it is answered, from the beginning of a batch until its pods are removed.
 // Connections last from one batch to the next, as those of a user's program do. The CPU for the
 // answers counts.
 //
 // With -tenants it compares something else: how many pods without devices our scheduler binds
-// alone, beside tenants that create the worst pods of package test/hostile, and beside tenants that
-// create as many pods of the same size that request no device and fit nowhere. No scheduler is
+// alone, together with tenants that create the worst pods of package test/hostile, and with tenants
+// that create as many pods of the same size that request no device and fit nowhere. No scheduler is
 // stopped then: 192 pods without devices are on their way at any time, and each that is bound is
 // replaced. The periods take turns, and nodes are those of package test/hostile, no two alike. The
 // exit status is 1 when the worst pods leave less than the goal of what the others leave.
@@ -88,8 +88,8 @@ func run(ctx context.Context, args []string) (err error) {
 	rounds := flags.Int("rounds", 20, "how often both variants of a comparison are measured")
 	nodes := flags.String("nodes", "100,500", "numbers of nodes, one after another")
 	pods := flags.Int("pods", 440,
-		"pods of each variant in a round, half of them beside DRA, in as many batches as the cluster cannot hold "+
-			"them at once")
+		"pods of each variant in a round, half of them when compared with DRA, in as many batches as the cluster "+
+			"cannot hold them at once")
 	full := flags.Float64("full", 0,
 		"part of the nodes whose GPUs are all in use already, by pods that stay; comparisons with DRA are left out, "+
 			"which would not know of them")
@@ -98,15 +98,15 @@ func run(ctx context.Context, args []string) (err error) {
 	profile := flags.Duration("profile", 20*time.Second,
 		"after the rounds of each comparison, go on for so long and take a CPU profile of both schedulers, into "+
 			"-out: by that of ours the plugin's own time is known; 0 for none")
-	beside := tenants{}
-	flags.IntVar(&beside.count, "tenants", 0,
-		"compare pods without devices alone, beside so many tenants that create the worst pods, in -rounds periods, "+
+	crowd := tenants{}
+	flags.IntVar(&crowd.count, "tenants", 0,
+		"compare pods without devices alone, with so many tenants that create the worst pods, in -rounds periods, "+
 			"with periods in which they create other pods; the exit status is 1 when the goal is missed")
-	flags.Float64Var(&beside.rate, "tenant-rate", 1, "pods that each of the -tenants creates in a second")
-	flags.DurationVar(&beside.period, "tenant-period", 3*time.Second, "how long a period with -tenants is")
+	flags.Float64Var(&crowd.rate, "tenant-rate", 1, "pods that each of the -tenants creates in a second")
+	flags.DurationVar(&crowd.period, "tenant-period", 3*time.Second, "how long a period with -tenants is")
 	whatIfs := flags.Int("whatifs", 0,
-		"compare our scheduler, while it is asked what would be if as often as it answers, with itself, in -rounds "+
-			"rounds or more, until so many questions were answered; 0 for the other comparisons")
+		"compare our scheduler, while it answers as many what-ifs as it can, with itself, in -rounds "+
+			"rounds or more, until so many what-ifs were answered; 0 for the other comparisons")
 	sharing := shared{}
 	flags.Float64Var(&sharing.rate, "shared-rate", 0,
 		"count pods that lose at the kubelet alone, when upstream's scheduler and ours share nodes and so many pods "+
@@ -151,14 +151,14 @@ func run(ctx context.Context, args []string) (err error) {
 	if b.programs, err = findPrograms(*output); err != nil {
 		return err
 	}
-	if beside.count > 0 {
-		return b.runTenants(ctx, beside, sizes, filepath.Join(*out, *name))
+	if crowd.count > 0 {
+		return b.runTenants(ctx, crowd, sizes, filepath.Join(*out, *name))
 	}
 	if sharing.rate > 0 {
 		return b.runShared(ctx, sharing, sizes, filepath.Join(*out, *name))
 	}
 	if b.whatIfs > 0 {
-		b.comparisons = []comparison{besideWhatIfs}
+		b.comparisons = []comparison{withWhatIfs}
 	} else {
 		b.comparisons = b.chosen(pattern)
 	}
@@ -199,15 +199,15 @@ func write(result interface {
 	return errors.Join(err, table.Close(), result.WriteJSON(name+".json"))
 }
 
-// runTenants measures pods without devices beside tenants.
-func (b *bench) runTenants(ctx context.Context, beside tenants, sizes []int, name string) error {
-	if len(sizes) != 1 || beside.rate <= 0 || beside.period < time.Second {
+// runTenants measures pods without devices together with tenants.
+func (b *bench) runTenants(ctx context.Context, crowd tenants, sizes []int, name string) error {
+	if len(sizes) != 1 || crowd.rate <= 0 || crowd.period < time.Second {
 		return fmt.Errorf("-nodes has %d numbers, -tenant-rate is %g and -tenant-period %v: use one number, "+
-			"more than 0, and a second or more", len(sizes), beside.rate, beside.period)
+			"more than 0, and a second or more", len(sizes), crowd.rate, crowd.period)
 	}
 	var result report.Tenants
 	if err := b.run(ctx, func(ctx context.Context) (err error) {
-		result, err = beside.run(ctx, b, sizes[0])
+		result, err = crowd.run(ctx, b, sizes[0])
 		return err
 	}); err != nil {
 		return err

@@ -40,7 +40,7 @@ func (p *process) get(ctx context.Context, path string) (string, error) {
 	return string(body), err
 }
 
-// readings are a scheduler's metrics at one moment.
+// readings are a scheduler's metrics at one time.
 type readings testutil.Metrics
 
 func (p *process) metrics(ctx context.Context) (readings, error) {

@@ -20,7 +20,7 @@ var (
 
 // ownPart returns which part of the CPU time of a profile was spent in this project's functions and
 // all that they call: at extension points and for events, on all goroutines, but not in the API
-// call that binds. The collector's work, which nobody calls, is nobody's.
+// call that binds. The garbage collector's work is not counted.
 func ownPart(raw []byte) (float64, error) {
 	p, err := profile.ParseData(raw)
 	if err != nil {

@@ -208,7 +208,7 @@ func (p *process) memory(metrics readings) (report.Memory, error) {
 	}, err
 }
 
-// freeAddress returns an address that nobody listens at.
+// freeAddress returns an address without a listener.
 func freeAddress() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -53,7 +53,7 @@ func (d *trial) takeProfile(ctx context.Context, s side) ([]byte, error) {
 	if s.variant.name == other {
 		other = d.baseline.name
 	}
-	name := strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(s.variant.name + " beside " + other)
+	name := strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(s.variant.name + " versus " + other)
 	raw := []byte(text)
 	return raw, os.WriteFile(filepath.Join(d.bench.out, fmt.Sprintf("%s-%d.pprof", name, d.nodes)), raw, 0o644)
 }

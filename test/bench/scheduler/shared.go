@@ -110,11 +110,11 @@ func (s shared) measure(
 	})
 	group.Go(func() error {
 		defer stop()
-		if err := pause(inner, lifetime+lifetime/4); err != nil { // until as many end as are created
+		if err := sleep(inner, lifetime+lifetime/4); err != nil { // until as many end as are created
 			return nil // the others know why
 		}
 		before, began := kubelets.counted(), time.Now()
-		if err := pause(inner, s.period); err != nil {
+		if err := sleep(inner, s.period); err != nil {
 			return nil
 		}
 		after := kubelets.counted()
@@ -175,7 +175,7 @@ func (s shared) clear(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		if err := pause(ctx, clearing); err != nil {
+		if err := sleep(ctx, clearing); err != nil {
 			return err
 		}
 		if len(left.Items) == 0 {

@@ -26,7 +26,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/hostile"
 )
 
-// tenants are the namespaces beside one whose pods request no devices.
+// tenants are the namespaces in addition to one whose pods request no devices.
 type tenants struct {
 	count  int
 	rate   float64 // pods that each creates in a second
@@ -127,11 +127,11 @@ func (t tenants) measure(
 	crowded, leave := context.WithCancel(inner)
 	defer leave()
 	for i := range t.count {
-		if crowd != report.Nobody {
+		if crowd != report.NoTenants {
 			group.Go(func() error { return t.create(crowded, b, scheduler.name, i, crowd, seed) })
 		}
 	}
-	if err := pause(inner, settling); err != nil {
+	if err := sleep(inner, settling); err != nil {
 		leave()
 		return sample, group.Wait()
 	}
@@ -140,7 +140,7 @@ func (t tenants) measure(
 		return sample, err
 	}
 	began, bound, spent := time.Now(), plain.bound.Load(), scheduler.cpu()
-	if err := pause(inner, t.period); err != nil {
+	if err := sleep(inner, t.period); err != nil {
 		leave()
 		return sample, group.Wait()
 	}
@@ -160,7 +160,7 @@ func (t tenants) measure(
 	return sample, t.remove(ctx, b, crowd)
 }
 
-// takeProfiles takes a CPU profile of the scheduler beside each kind of tenants, apart from the
+// takeProfiles takes a CPU profile of the scheduler with each kind of tenants, apart from the
 // rounds, which that would make slower.
 func (t tenants) takeProfiles(ctx context.Context, b *bench, scheduler *process, plain *plainStream) error {
 	if b.profile == 0 {
@@ -174,12 +174,12 @@ func (t tenants) takeProfiles(ctx context.Context, b *bench, scheduler *process,
 			return err
 		})
 		group.Go(func() error {
-			if err := pause(inner, settling); err != nil {
+			if err := sleep(inner, settling); err != nil {
 				return err
 			}
 			text, err := scheduler.get(inner, fmt.Sprintf("%s?seconds=%.0f", profilePath, b.profile.Seconds()))
 			if err != nil {
-				return fmt.Errorf("profile the scheduler beside %v: %w", crowd, err)
+				return fmt.Errorf("profile the scheduler with %v: %w", crowd, err)
 			}
 			return os.WriteFile(filepath.Join(b.out, "tenants-"+name+".pprof"), []byte(text), 0o644)
 		})
@@ -190,8 +190,8 @@ func (t tenants) takeProfiles(ctx context.Context, b *bench, scheduler *process,
 	return nil
 }
 
-// pause waits.
-func pause(ctx context.Context, span time.Duration) error {
+// sleep waits for a duration, or until ctx is done.
+func sleep(ctx context.Context, span time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -222,10 +222,10 @@ func (t tenants) remove(ctx context.Context, b *bench, crowd report.Crowd) error
 			return fmt.Errorf("delete the pods of %s: %w", tenant(i), err)
 		}
 	}
-	if crowd != report.Nobody && refused == 0 {
+	if crowd != report.NoTenants && refused == 0 {
 		return fmt.Errorf("the scheduler has refused no pod of the %d tenants", t.count)
 	}
-	return pause(ctx, clearing)
+	return sleep(ctx, clearing)
 }
 
 // create creates a tenant's pods until ctx ends.

@@ -23,9 +23,9 @@ type trial struct {
 	batches, pods int
 	// sides are the variant and its baseline.
 	sides [2]side
-	// asking asks the variant's scheduler what would be if; nil without. answered is how many of
+	// load sends what-ifs to the variant's scheduler; nil without. answered is how many of
 	// the questions were answered while batches were measured.
-	asking   *asking
+	load     *load
 	answered int64
 	// made is how many batches were made, of both sides together.
 	made int
@@ -44,7 +44,7 @@ func (b *bench) compare(ctx context.Context, c comparison, nodes, free int) (pai
 	pair.Comparison = c.reported()
 	defer func() { err = d.end(err) }()
 	if b.whatIfs > 0 {
-		if d.asking, err = b.newAsking(); err != nil {
+		if d.load, err = b.newLoad(); err != nil {
 			return pair, err
 		}
 	}
@@ -58,7 +58,7 @@ func (b *bench) compare(ctx context.Context, c comparison, nodes, free int) (pai
 	if err != nil {
 		return pair, err
 	}
-	for round := 0; round < b.rounds || d.asking.left(b.whatIfs); round++ {
+	for round := 0; round < b.rounds || d.load.left(b.whatIfs); round++ {
 		began := time.Now()
 		samples, err := d.round(ctx)
 		if err != nil {
@@ -71,7 +71,7 @@ func (b *bench) compare(ctx context.Context, c comparison, nodes, free int) (pai
 			"%d nodes, %v, round %d of %d in %.1f s: %.1f and %.1f pods/s, %.3f and %.3f ms CPU per pod\n",
 			nodes, pair.Comparison, round+1, b.rounds, time.Since(began).Seconds(),
 			own.PodsPerSecond(), baseline.PodsPerSecond(), own.CPUPerPod(), baseline.CPUPerPod())
-		if pair.WhatIfs = d.asking.count(); d.asking != nil {
+		if pair.WhatIfs = d.load.count(); d.load != nil {
 			fmt.Fprintf(os.Stderr, "%d what-ifs so far, %d of them while batches were measured\n", pair.WhatIfs,
 				d.answered)
 		}

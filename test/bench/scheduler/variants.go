@@ -83,7 +83,7 @@ func (w variant) usesClaims() bool { return w.requests[0].claimed > 0 }
 // for in vain.
 const fill, fillMixed = 0.9, 0.4
 
-// podsOn returns how many of the wanted pods so many free nodes are given at a time.
+// podsOn returns how many of the wanted pods so many free nodes get at a time.
 func (w variant) podsOn(nodes, wanted int) int {
 	part, used := fill, 0.0
 	if len(w.requests) > 1 {

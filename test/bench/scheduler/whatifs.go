@@ -21,33 +21,33 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 )
 
-// askers is how many users ask at a time. Each may ask five times a second, and the scheduler has
-// four of them wait for an answer: with so many, it always has one to answer. More would measure
-// what it costs to put them off.
-const askers = 8
+// loadUsers is how many users send what-ifs at a time. Each may send five a second, and the
+// scheduler has four of them wait for an answer: with so many, it always has one to answer. More
+// would measure what it costs to put them off.
+const loadUsers = 8
 
-// asking asks a scheduler what would be if, while it schedules.
-type asking struct {
+// load sends what-ifs to a scheduler while it schedules.
+type load struct {
 	users    []*http.Client
 	answered atomic.Int64
 }
 
 // count returns how many questions were answered.
-func (a *asking) count() int64 {
-	if a == nil {
+func (l *load) count() int64 {
+	if l == nil {
 		return 0
 	}
-	return a.answered.Load()
+	return l.answered.Load()
 }
 
 // left reports whether fewer than the wanted questions were answered.
-func (a *asking) left(wanted int) bool { return a.count() < int64(wanted) }
+func (l *load) left(wanted int) bool { return l.count() < int64(wanted) }
 
-// newAsking makes the users.
-func (b *bench) newAsking() (*asking, error) {
-	a := &asking{}
-	for i := range askers {
-		client, err := b.server.Client(fmt.Sprintf("asker-%d", i))
+// newLoad makes the users.
+func (b *bench) newLoad() (*load, error) {
+	l := &load{}
+	for i := range loadUsers {
+		client, err := b.server.Client(fmt.Sprintf("user-%d", i))
 		if err != nil {
 			return nil, err
 		}
@@ -58,14 +58,14 @@ func (b *bench) newAsking() (*asking, error) {
 		if err != nil {
 			return nil, err
 		}
-		a.users = append(a.users, user)
+		l.users = append(l.users, user)
 	}
-	return a, nil
+	return l, nil
 }
 
-// questions are asked in turn, about a cluster of this many nodes.
+// questions are sent one after another, about a cluster of this many nodes.
 func questions(nodes int, scheduler string) []schedulerapi.WhatIfRequest {
-	template := podOf(pair, "asked", scheduler)
+	template := podOf(pair, "pending", scheduler)
 	about := schedulerapi.FitRequest{
 		Namespace: metav1.NamespaceDefault,
 		Template:  corev1.PodTemplateSpec{ObjectMeta: template.ObjectMeta, Spec: template.Spec},
@@ -78,16 +78,16 @@ func questions(nodes int, scheduler string) []schedulerapi.WhatIfRequest {
 	}
 }
 
-// begin has all users ask the scheduler at an address until the function that it returns is called,
-// which returns the first answer that is wrong.
-func (a *asking) begin(ctx context.Context, address string, asked []schedulerapi.WhatIfRequest) (end func() error) {
+// begin has all users query the scheduler at an address until the function that it returns is
+// called, which returns the first answer that is wrong.
+func (l *load) begin(ctx context.Context, address string, requests []schedulerapi.WhatIfRequest) (end func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	failed := make(chan error, 1)
 	var working sync.WaitGroup
-	for number, user := range a.users {
+	for number, user := range l.users {
 		working.Go(func() {
 			for i := number; ctx.Err() == nil; i++ {
-				wait, err := a.ask(ctx, user, address, &asked[i%len(asked)])
+				wait, err := l.query(ctx, user, address, &requests[i%len(requests)])
 				if err != nil && ctx.Err() == nil {
 					select {
 					case failed <- err:
@@ -113,9 +113,9 @@ func (a *asking) begin(ctx context.Context, address string, asked []schedulerapi
 	}
 }
 
-// ask asks one question, and returns how long to wait until the next. That the scheduler puts it
+// query sends one what-if, and returns how long to wait until the next. That the scheduler puts it
 // off is how it should be.
-func (a *asking) ask(
+func (l *load) query(
 	ctx context.Context, user *http.Client, address string, question *schedulerapi.WhatIfRequest,
 ) (wait time.Duration, err error) {
 	text, err := json.Marshal(question)
@@ -140,12 +140,12 @@ func (a *asking) ask(
 	case response.StatusCode == http.StatusTooManyRequests, response.StatusCode == http.StatusServiceUnavailable:
 		return time.Second, nil // what Retry-After says
 	case response.StatusCode != http.StatusOK:
-		return time.Second, fmt.Errorf("ask what would be if: %s: %s", response.Status, said)
+		return time.Second, fmt.Errorf("query a what-if: %s: %s", response.Status, said)
 	}
 	var placements schedulerapi.Placements
 	if err := json.Unmarshal(said, &placements); err != nil {
 		return 0, err
 	}
-	a.answered.Add(1)
+	l.answered.Add(1)
 	return 0, nil
 }

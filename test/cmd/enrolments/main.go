@@ -24,7 +24,7 @@ func run(ctx context.Context) error {
 	}
 	flag.IntVar(&options.Rounds, "rounds", options.Rounds, "how often a node is enrolled and leaves")
 	flag.IntVar(&options.Nodes, "nodes", options.Nodes, "how many nodes there are, side by side")
-	flag.BoolVar(&options.Kills, "kills", options.Kills, "whether programs are killed at random moments")
+	flag.BoolVar(&options.Kills, "kills", options.Kills, "whether programs are killed at random times")
 	flag.Uint64Var(&options.Seed, "seed", options.Seed, "of what is chosen at random")
 	flag.Parse()
 	return enrolments.Run(ctx, os.Stdout, options)

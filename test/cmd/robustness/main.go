@@ -27,7 +27,7 @@ func run(ctx context.Context) error {
 	}
 	mode := flag.String("mode", string(options.Mode), "the mode of kubecri, cri or nri")
 	points := flag.String("points", "",
-		"only these moments at which kubecri is killed, separated by commas, or none; empty for all")
+		"only these failpoints at which kubecri is killed, separated by commas, or none; empty for all")
 	flag.IntVar(&options.Kills, "kills", options.Kills, "how often kubecri is killed at each of them")
 	flag.IntVar(&options.Creations, "creations", options.Creations,
 		"how many containers are created meanwhile, an even number")

@@ -35,8 +35,8 @@ var (
 // full is for make chart-stories.
 var full = flag.Bool("full", false, "tell all stories to their end, also what others have in a similar way")
 
-// patience is how long a story may take.
-const patience = 5 * time.Minute
+// timeout is how long a story may take.
+const timeout = 5 * time.Minute
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 

@@ -220,8 +220,8 @@ func (s *story) pod(name string) *corev1.Pod {
 	return pod
 }
 
-// checkPair makes sure that a container sees the two devices that its pod was given, and that these
-// are of one NVLink pair.
+// checkPair makes sure that a container sees the two devices that its pod was allocated, and that
+// these are of one NVLink pair.
 func (s *story) checkPair(pod *corev1.Pod) {
 	s.Helper()
 	observer, err := observe.New(s.ctx, shared)

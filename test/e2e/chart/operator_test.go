@@ -22,7 +22,7 @@ var monitored = []string{"podmonitors", "scrapeconfigs", "prometheusrules"}
 // module. They stay, and the operator itself does not run.
 func installOperatorCRDs(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	const operator = "github.com/prometheus-operator/prometheus-operator"
 	download := exec.CommandContext(ctx, "go", "mod", "download", "-json", operator)

@@ -18,7 +18,7 @@ import (
 
 // The DaemonSet enrols nodes on which pods run, whose kubelets run as kubeadm sets them up. With
 // drain, Helm has the pods evicted that are in the way back. It is the last test: the kubelets are
-// those of a stand-in for systemd from now on.
+// those of a fake systemd from now on.
 func TestTheDaemonSetPutsTheProxyOnNodesAndTakesItBack(t *testing.T) {
 	nodes, groups := kubeadmNodes(t)
 	s := begin(t)
@@ -54,7 +54,7 @@ func TestTheDaemonSetPutsTheProxyOnNodesAndTakesItBack(t *testing.T) {
 }
 
 // kubeadmNodes has the kubelets run as kubeadm sets them up, and returns the nodes, and a group for
-// each, as each finds its stand-in for systemd elsewhere.
+// each, as each has its own fake systemd.
 func kubeadmNodes(t *testing.T) (nodes []*enrolments.Node, groups []any) {
 	t.Helper()
 	program := kubecri

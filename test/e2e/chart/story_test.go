@@ -44,7 +44,7 @@ type story struct {
 // begin has a pod run that must not notice anything, and takes down how the cluster is.
 func begin(t *testing.T) *story {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	s := &story{T: t, ctx: ctx, kubelets: map[string]int{}}
 	s.awaitGoneNamespaces()
@@ -71,7 +71,8 @@ func begin(t *testing.T) *story {
 	return s
 }
 
-// beginWithoutNamespace is begin where the release's namespace is made by whoever installs.
+// beginWithoutNamespace is begin without making the release's namespace: the test installs into its
+// own.
 func beginWithoutNamespace(t *testing.T) *story {
 	t.Helper()
 	s := begin(t)

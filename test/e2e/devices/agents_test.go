@@ -185,7 +185,7 @@ func TestAnExporterSeesAllElseAsTheKubeletReportsIt(t *testing.T) {
 		t.Errorf("all else of the pod (-kubelet +kubecri):\n%s", diff)
 	}
 
-	request.PodName = "nobody"
+	request.PodName = "absent"
 	_, wantErr := kubelet.Get(ctx, request)
 	if _, err := kubecri.Get(ctx, request); wantErr == nil || err == nil || err.Error() != wantErr.Error() {
 		t.Errorf("of a pod that is not there the kubelet says %v, and kubecri %v", wantErr, err)

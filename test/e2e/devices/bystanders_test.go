@@ -45,8 +45,8 @@ func TestPodsWithoutDevicesRunAlsoWhenEveryPluginIsBroken(t *testing.T) {
 func breakPlugins(ctx context.Context, t *testing.T, node *cluster.Node) {
 	t.Helper()
 	good := files.devicePlugins(node.Name)
-	aside := good + ".aside"
-	if err := os.Rename(good, aside); err != nil {
+	moved := good + ".moved"
+	if err := os.Rename(good, moved); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(good, 0o755); err != nil {
@@ -56,12 +56,12 @@ func breakPlugins(ctx context.Context, t *testing.T, node *cluster.Node) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
 		if err := os.RemoveAll(good); err != nil {
 			t.Error(err)
 		}
-		if err := os.Rename(aside, good); err != nil {
+		if err := os.Rename(moved, good); err != nil {
 			t.Error(err)
 		}
 		restart(ctx, t, node.Kubecri)
@@ -88,7 +88,7 @@ func runStatic(ctx context.Context, t *testing.T, node string) *corev1.Pod {
 	}
 	mirror := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "static-" + node}}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
 		if err := os.Remove(file); err != nil {
 			t.Error(err)

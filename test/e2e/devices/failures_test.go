@@ -31,24 +31,24 @@ func replica(ctx context.Context, t *testing.T, namespace, name string, annotati
 	return clustertest.RunReplica(ctx, t, shared.Client, pod)
 }
 
-// fails makes the only GPU of a pod unhealthy until mend is called, or the test ends.
-func fails(ctx context.Context, t *testing.T, pod *corev1.Pod) (gpu string, mend func()) {
+// fails makes the only GPU of a pod unhealthy until repair is called, or the test ends.
+func fails(ctx context.Context, t *testing.T, pod *corev1.Pod) (gpu string, repair func()) {
 	t.Helper()
 	gpu = expectDevices(ctx, t, pod, "main", 1)[0]
 	node := pod.Spec.NodeName
 	setInventory(t, node, "unhealthy: ["+gpu+"]\n")
-	mend = func() { setInventory(t, node, "") }
-	t.Cleanup(mend)
-	return gpu, mend
+	repair = func() { setInventory(t, node, "") }
+	t.Cleanup(repair)
+	return gpu, repair
 }
 
-func TestAFailedDeviceThatIsIgnoredIsOnlyTold(t *testing.T) {
+func TestAFailedDeviceThatIsIgnoredIsOnlyReported(t *testing.T) {
 	ctx := begin(t)
 	namespace := clustertest.Namespace(t, shared.Client)
 	node := shared.Nodes[0].Name
 	pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node, gpuPod(namespace, "holder", 1)))
 	neighbour := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node, gpuPod(namespace, "neighbour", 1)))
-	gpu, mend := fails(ctx, t, pod)
+	gpu, repair := fails(ctx, t, pod)
 
 	now := clustertest.AwaitHealth(ctx, t, shared.Client, pod, "False Simulated")
 	text := clustertest.AwaitEvent(ctx, t, shared.Client, pod, "DeviceUnhealthy")
@@ -69,7 +69,7 @@ func TestAFailedDeviceThatIsIgnoredIsOnlyTold(t *testing.T) {
 		t.Errorf("the container noticed something (-before +after):\n%s", diff)
 	}
 
-	mend()
+	repair()
 	clustertest.AwaitHealth(ctx, t, shared.Client, pod, "True DevicesHealthy")
 	after := awaitGPUs(ctx, t, node, perNode)
 	if text, there := after.Annotations[deviceinfo.UnhealthyAnnotation]; there {
@@ -86,19 +86,19 @@ func TestAFailedDeviceEvictsThePodThatHoldsItAlone(t *testing.T) {
 	})
 	neighbour := clustertest.RunPod(ctx, t, shared.Client,
 		clustertest.On(pod.Spec.NodeName, gpuPod(namespace, "neighbour", 1)))
-	gpu, mend := fails(ctx, t, pod)
+	gpu, repair := fails(ctx, t, pod)
 
 	moved := clustertest.AwaitReplica(ctx, t, shared.Client, namespace, "mover", pod.UID)
 	if sees := expectDevices(ctx, t, moved, "main", 1); moved.Spec.NodeName == pod.Spec.NodeName &&
 		slices.Contains(sees, gpu) {
-		t.Errorf("the pod was given %s of %s again, which has failed", gpu, moved.Spec.NodeName)
+		t.Errorf("the pod was allocated %s of %s again, which has failed", gpu, moved.Spec.NodeName)
 	}
 	text := clustertest.AwaitEvent(ctx, t, shared.Client, pod, "DeviceFailureEvicted")
 	if !strings.Contains(text, gpu) {
 		t.Errorf("the event says %q, and nothing of %s", text, gpu)
 	}
 	clustertest.ExpectUntouched(ctx, t, shared.Client, neighbour)
-	mend()
+	repair()
 	awaitGPUs(ctx, t, pod.Spec.NodeName, perNode)
 }
 

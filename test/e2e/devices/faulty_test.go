@@ -40,9 +40,9 @@ func TestPodsThatMakeAPluginPanicPendAndOthersStart(t *testing.T) {
 		}
 	}
 	meanwhile := runAll(ctx, t, others, "others")
-	t.Logf("20 pods ran in %v, and in %v beside pods that make a plugin panic", usual, meanwhile)
+	t.Logf("20 pods ran in %v, and in %v with pods that make a plugin panic", usual, meanwhile)
 	if limit := 3*usual + 15*time.Second; meanwhile > limit {
-		t.Errorf("20 pods ran in %v beside pods that make a plugin panic, want at most %v", meanwhile, limit)
+		t.Errorf("20 pods ran in %v with pods that make a plugin panic, want at most %v", meanwhile, limit)
 	}
 	for pod, reason := range why {
 		awaitEvent(ctx, t, pod, "FailedScheduling", reason)

@@ -152,7 +152,7 @@ func TestWhatThePoliciesLetThroughMovesNoDevice(t *testing.T) {
 
 			seen := inspect(ctx, t, created, "main")
 			if len(seen.Chosen) != 1 || seen.Paths[0] == string(h.card) {
-				t.Errorf("the pod was given %q, want one device other than the holder's %s", seen.Paths, h.card)
+				t.Errorf("the pod was allocated %q, want one device other than the holder's %s", seen.Paths, h.card)
 			}
 			if err := shared.Client.DeletePod(ctx, created); err != nil {
 				t.Fatal(err)
@@ -193,7 +193,7 @@ func TestWithoutThePoliciesForgedAllocationsAreOverwrittenAndChangedOnesIgnored(
 	}
 	forged = clustertest.AwaitPod(ctx, t, shared.Client, forged, "to be ready", kube.Ready)
 	if paths := inspect(ctx, t, forged, "main").Paths; len(paths) != 1 || paths[0] == string(h.card) {
-		t.Errorf("the pod was given %q, want one device other than the holder's %s", paths, h.card)
+		t.Errorf("the pod was allocated %q, want one device other than the holder's %s", paths, h.card)
 	}
 	if err := h.patchPod(ctx, h.own, annotate(t, h.allocationOf(t, h.own.Name))); err != nil {
 		t.Fatal(err)
@@ -222,7 +222,7 @@ func withoutPolicies(ctx context.Context, t *testing.T, h *forgery) {
 		}
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
 		if err := shared.Apply(ctx, filepath.Join(root, "deploy", "policies")); err != nil {
 			t.Fatal(err)

@@ -43,7 +43,7 @@ func newForgery(ctx context.Context, t *testing.T) *forgery {
 	h.own = clustertest.RunPod(ctx, t, shared.Client, clustertest.On(h.node, gpuPod(h.namespace, "own", 1)))
 	h.ownDevices = expectDevices(ctx, t, h.own, "main", 1)
 	waiting := gpuPod(h.namespace, "waiting", 1)
-	waiting.Spec.SchedulerName = nobody
+	waiting.Spec.SchedulerName = absentScheduler
 	h.waiting = clustertest.CreatePod(ctx, t, shared.Client, waiting)
 	return h
 }
@@ -53,7 +53,7 @@ func (h *forgery) allocationOf(t *testing.T, pod string) string {
 	return allocation(t, pod, h.node, h.card)
 }
 
-// pod returns a pod of the forger's that requests a device and carries an annotation.
+// pod returns a pod of the forger's that requests a device and has an annotation.
 func (h *forgery) pod(name, annotation string) *corev1.Pod {
 	pod := clustertest.On(h.node, gpuPod(h.namespace, name, 1))
 	pod.Annotations = map[string]string{deviceinfo.Annotation: annotation}

@@ -43,7 +43,7 @@ func TestASecondPodWithADeviceIsRefusedAndStartsWhenTheFirstIsGone(t *testing.T)
 	expectDevices(ctx, t, second, "main", 1)
 }
 
-func TestARecordThatIsLostOrDamagedIsMadeAnewBeforeTheFirstDeviceIsGiven(t *testing.T) {
+func TestACheckpointThatIsLostOrDamagedIsWrittenAgainBeforeTheFirstDeviceIsAllocated(t *testing.T) {
 	node := shared.Nodes[0]
 	for name, test := range map[string]struct {
 		harm     func(file string) error
@@ -142,7 +142,7 @@ func TestOnAFullDiskNoDeviceIsGivenAndThatHeals(t *testing.T) {
 	holder := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(namespace, "holder", 1)))
 	has := expectDevices(ctx, t, holder, "main", 1)
 	fill := onSmallDisk(ctx, t, node)
-	awaitHolder(ctx, t, node, holder) // the record is made anew there
+	awaitHolder(ctx, t, node, holder) // the checkpoint is written again there
 	awaitGPUs(ctx, t, node.Name, perNode)
 
 	empty := fill(ctx)
@@ -182,7 +182,7 @@ func onSmallDisk(ctx context.Context, t *testing.T,
 			t.Fatal(err)
 		}
 	}
-	// The key is the node's; without it, what containers carry would not count.
+	// The key is the node's; without it, the annotations of containers would not count.
 	const key = stateDir + "/grant-key"
 	restarting(ctx, "cp -p "+key+" /run/ && mount -t tmpfs -o size=256k tmpfs "+stateDir+" && mv /run/grant-key "+key)
 	t.Cleanup(func() { restarting(context.WithoutCancel(ctx), "umount "+stateDir) })

@@ -25,12 +25,12 @@ import (
 // perNode is the number of GPUs of a node.
 const perNode = 8
 
-func TestAnUnhealthyDeviceIsGivenToNobodyUntilItIsHealthy(t *testing.T) {
+func TestAnUnhealthyDeviceIsAllocatedToNoPodUntilItIsHealthy(t *testing.T) {
 	ctx := begin(t)
 	node := shared.Nodes[0].Name
 	namespace := clustertest.Namespace(t, shared.Client)
-	const ill = "gpu-3"
-	setInventory(t, node, "unhealthy: ["+ill+"]\n")
+	const unhealthy = "gpu-3"
+	setInventory(t, node, "unhealthy: ["+unhealthy+"]\n")
 	t.Cleanup(func() { setInventory(t, node, "") })
 	awaitGPUs(ctx, t, node, perNode-1)
 	// The scheduler may hear of it later than this test does.
@@ -41,8 +41,8 @@ func TestAnUnhealthyDeviceIsGivenToNobodyUntilItIsHealthy(t *testing.T) {
 	}
 
 	rest := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node, gpuPod(namespace, "rest", perNode-1)))
-	if sees := expectDevices(ctx, t, rest, "main", perNode-1); slices.Contains(sees, ill) {
-		t.Errorf("a pod was given %s, which is ill: %q", ill, sees)
+	if sees := expectDevices(ctx, t, rest, "main", perNode-1); slices.Contains(sees, unhealthy) {
+		t.Errorf("a pod was allocated %s, which is unhealthy: %q", unhealthy, sees)
 	}
 	last := clustertest.CreatePod(ctx, t, shared.Client, clustertest.On(node, gpuPod(namespace, "last", 1)))
 	clustertest.AwaitPod(ctx, t, shared.Client, last, "to be found unschedulable", kube.Unschedulable)
@@ -51,7 +51,7 @@ func TestAnUnhealthyDeviceIsGivenToNobodyUntilItIsHealthy(t *testing.T) {
 	awaitGPUs(ctx, t, node, perNode)
 	last = clustertest.AwaitPod(ctx, t, shared.Client, last, "to be ready on the device that is healthy again",
 		kube.Ready)
-	if diff := cmp.Diff([]string{ill}, inspect(ctx, t, last, "main").Visible); diff != "" {
+	if diff := cmp.Diff([]string{unhealthy}, inspect(ctx, t, last, "main").Visible); diff != "" {
 		t.Errorf("devices (-want +got):\n%s", diff)
 	}
 }
@@ -150,7 +150,7 @@ func awaitGPUs(ctx context.Context, t *testing.T, node string, count int64) *cor
 	return current
 }
 
-// named returns how many GPUs the annotation of a node says may be given to pods.
+// named returns how many GPUs the annotation of a node says pods may be allocated.
 func named(node *corev1.Node) int64 {
 	info, err := deviceinfo.DecodeNode(node.Annotations[deviceinfo.Annotation])
 	if err != nil { // there is none, or one that somebody else has written

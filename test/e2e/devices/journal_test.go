@@ -14,7 +14,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/clustertest"
 )
 
-// journal is what a program logs from some moment on.
+// journal is what a program logs from some time on.
 type journal struct {
 	program *cluster.Component
 	from    int64

@@ -18,8 +18,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// moments are those in a pod's life at which programs are killed.
-var moments = []struct {
+// stages are those of a pod's life in which programs are killed.
+var stages = []struct {
 	when string
 	is   func(*corev1.Pod) bool
 	// deleted says that the pod is deleted right before the kill.
@@ -48,13 +48,13 @@ func TestKilledProgramsGiveNoDeviceTwiceAndRunningContainersNeverNotice(t *testi
 
 	for name, program := range map[string]*cluster.Component{"the scheduler is killed ": shared.Scheduler,
 		"kubecri is killed ": node.Kubecri} {
-		for _, moment := range moments {
-			t.Run(name+moment.when, func(t *testing.T) {
+		for _, stage := range stages {
+			t.Run(name+stage.when, func(t *testing.T) {
 				ctx := begin(t)
 				pod := clustertest.CreatePod(ctx, t, shared.Client,
 					clustertest.On(node.Name, gpuPod(namespace, "witness", 2)))
-				pod = clustertest.AwaitPod(ctx, t, shared.Client, pod, "to live", moment.is)
-				if moment.deleted {
+				pod = clustertest.AwaitPod(ctx, t, shared.Client, pod, "to live", stage.is)
+				if stage.deleted {
 					deleteSoon(ctx, t, pod)
 				}
 
@@ -62,7 +62,7 @@ func TestKilledProgramsGiveNoDeviceTwiceAndRunningContainersNeverNotice(t *testi
 					t.Fatal(err)
 				}
 
-				if !moment.deleted {
+				if !stage.deleted {
 					pod = clustertest.AwaitPod(ctx, t, shared.Client, pod, "to be ready after all", kube.Ready)
 					expectDevices(ctx, t, pod, "main", 2)
 					deleteSoon(ctx, t, pod)

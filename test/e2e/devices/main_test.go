@@ -20,7 +20,7 @@ import (
 
 var (
 	// shared is the cluster of all tests of this package, with two nodes of 8 simulated GPUs. A
-	// test that breaks something mends it before it ends.
+	// test that breaks something repairs it before it ends.
 	shared *cluster.Cluster
 	// files are what the cluster's programs read, for tests to change.
 	files clusterDir
@@ -68,14 +68,14 @@ func prepare() (cluster.Options, error) {
 	return options, nil
 }
 
-// patience is how long a test waits for something that should take seconds.
-const patience = 2 * time.Minute
+// timeout is how long a test waits for something that should take seconds.
+const timeout = 2 * time.Minute
 
-// begin returns the context of a test, which ends with it or when the test's patience does. It
+// begin returns the context of a test, which ends with it or when the test's timeout expires. It
 // waits until the nodes have their devices when the first test begins.
 func begin(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	if observer == nil {
 		var err error

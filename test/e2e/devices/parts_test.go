@@ -17,7 +17,7 @@ import (
 
 // A plugin gives its part by a link, under another path and for reading only; by a mount, an
 // environment variable, an annotation and CDI. Who has no part is kept from it by the firewall,
-// whatever the pod says.
+// with any fields in the pod.
 func TestAPartIsGivenInEveryWayAndTheOthersAreKeptFromIt(t *testing.T) {
 	parts := buildPlugin(t, "testdata/parts", "example.com/parts", sdkVersion(t))
 	ctx := begin(t)
@@ -39,9 +39,9 @@ func TestAPartIsGivenInEveryWayAndTheOthersAreKeptFromIt(t *testing.T) {
 	pod.Namespace = namespace
 	kube.SetRequests(pod, `"resource/group/part/a/pieces":1`)
 	pod.Spec.Containers[0].Env = []corev1.EnvVar{demanding}
-	beside := *pod.Spec.Containers[0].DeepCopy()
-	beside.Name = "beside"
-	pod.Spec.Containers = append(pod.Spec.Containers, beside)
+	second := *pod.Spec.Containers[0].DeepCopy()
+	second.Name = "second"
+	pod.Spec.Containers = append(pod.Spec.Containers, second)
 	owner := clustertest.RunPod(ctx, t, shared.Client, pod)
 
 	pod = kube.NewPod("stranger", image.Busybox, clustertest.Idle...)
@@ -66,8 +66,8 @@ func TestAPartIsGivenInEveryWayAndTheOthersAreKeptFromIt(t *testing.T) {
 		{owner, "main", "must not write to it", "touch /opt/parts/x 2>&1 || true", "Read-only file system"},
 		{owner, "main", "has the plugin's variable, not the pod's", "echo $VISIBLE_PARTS", "first"},
 		{owner, "main", "has what CDI gives", "echo $FROM_CDI", "yes"},
-		{owner, "beside", "is kept from parts", "echo $VISIBLE_PARTS", "void"},
-		{owner, "beside", "has no part", "ls /dev/part 2>&1 || true", "No such file or directory"},
+		{owner, "second", "is kept from parts", "echo $VISIBLE_PARTS", "void"},
+		{owner, "second", "has no part", "ls /dev/part 2>&1 || true", "No such file or directory"},
 		{stranger, "main", "is kept from parts", "echo $VISIBLE_PARTS", "void"},
 	} {
 		got, err := shared.Client.Exec(ctx, check.pod, check.container, "sh", "-c", check.command)

@@ -25,8 +25,8 @@ import (
 // apiPort is where the scheduler answers questions.
 const apiPort = "10262"
 
-// ask runs a command that asks the scheduler, on a node: the scheduler runs in no pod, and the
-// machine does not reach it. It decodes what the command prints, whatever its exit status.
+// ask runs a command that queries the scheduler, on a node: the scheduler runs in no pod, and the
+// machine does not reach it. It decodes what the command prints, at any exit status.
 func (k kubectlDevice) ask(into any, args ...string) {
 	k.t.Helper()
 	api, err := clientcmd.BuildConfigFromFlags("", shared.SchedulerKubeconfig())

@@ -116,12 +116,12 @@ func expectNextIn(ctx context.Context, t *testing.T, before podSet, gone *corev1
 	if err := after.Twice(); err != nil {
 		t.Error(err)
 	}
-	given, err := observer.Choice(next, "main")
+	allocated, err := observer.Choice(next, "main")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if given.Node != freed.Node || given.Chosen[0] != freed.Chosen[0] {
-		t.Errorf("pod %s was given %s %q, free was %s %q", next.Name, given.Node, given.Chosen, freed.Node,
+	if allocated.Node != freed.Node || allocated.Chosen[0] != freed.Chosen[0] {
+		t.Errorf("pod %s was allocated %s %q, free was %s %q", next.Name, allocated.Node, allocated.Chosen, freed.Node,
 			freed.Chosen)
 	}
 	return after

@@ -22,9 +22,9 @@ import (
 // scheduler is the user that may write allocations.
 const scheduler = "system:kube-scheduler"
 
-// nobody is the name of a scheduler that doesn't run: pods that name it wait for whoever binds
-// them.
-const nobody = "nobody"
+// absentScheduler is the name of a scheduler that doesn't run: pods that name it wait until a test
+// binds them.
+const absentScheduler = "absent"
 
 // cardOf returns the resource of the GPU with that number, as the inventory of this package's nodes
 // has it.
@@ -78,7 +78,7 @@ func bindAsScheduler(ctx context.Context, t *testing.T, pod *corev1.Pod, node, a
 	if err != nil {
 		t.Fatal(err)
 	}
-	pod.Spec.SchedulerName = nobody
+	pod.Spec.SchedulerName = absentScheduler
 	pod = clustertest.CreatePod(ctx, t, shared.Client, pod)
 	text, err := shared.Seal(pod, node, annotation)
 	if err != nil {
@@ -155,7 +155,7 @@ func TestADevicePodWithoutAnAllocationThatHoldsIsRefusedInWords(t *testing.T) {
 					t.Fatal(err)
 				}
 				pod := gpuPod(namespace, "no-key", 1)
-				pod.Spec.SchedulerName = nobody
+				pod.Spec.SchedulerName = absentScheduler
 				pod = clustertest.CreatePod(ctx, t, shared.Client, pod)
 				if err := bind(ctx, client, pod, here, allocation(t, "no-key", here, cardOf(0))); err != nil {
 					t.Fatal(err)

@@ -25,7 +25,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// replaceable is a pod with one GPU that is given another one at once when it fails.
+// replaceable is a pod with one GPU that gets another one at once when it fails.
 func replaceable(namespace, name string) *corev1.Pod {
 	pod := gpuPod(namespace, name, 1)
 	pod.Annotations = clustertest.OnFailure("Replace")
@@ -41,15 +41,15 @@ func TestAFailedDeviceIsReplacedInThePodThatRuns(t *testing.T) {
 	node := shared.Nodes[0].Name
 	pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node, replaceable(namespace, "mover")))
 	neighbour := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node, replaceable(namespace, "neighbour")))
-	beside := expectDevices(ctx, t, neighbour, "main", 1)
+	others := expectDevices(ctx, t, neighbour, "main", 1)
 	began := time.Now()
-	broken, mend := fails(ctx, t, pod)
+	broken, repair := fails(ctx, t, pod)
 
 	pod = clustertest.AwaitReplaced(ctx, t, shared.Client, pod)
 	t.Logf("another device after %v", time.Since(began).Round(10*time.Millisecond))
 	second := expectDevices(ctx, t, pod, "main", 1)[0]
-	if second == broken || slices.Contains(beside, second) {
-		t.Errorf("the container has %s; %s has failed, and the neighbour has %s", second, broken, beside)
+	if second == broken || slices.Contains(others, second) {
+		t.Errorf("the container has %s; %s has failed, and the neighbour has %s", second, broken, others)
 	}
 	text := clustertest.AwaitEvent(ctx, t, shared.Client, pod, "DeviceReplaced")
 	if !strings.Contains(text, broken) ||
@@ -62,11 +62,11 @@ func TestAFailedDeviceIsReplacedInThePodThatRuns(t *testing.T) {
 	// The second one fails, too, and the first one is healthy again.
 	setInventory(t, node, "unhealthy: ["+second+"]\n")
 	pod = clustertest.AwaitReplaced(ctx, t, shared.Client, pod)
-	if third := expectDevices(ctx, t, pod, "main", 1)[0]; third == second || slices.Contains(beside, third) {
-		t.Errorf("the container has %s; %s has failed, and the neighbour has %s", third, second, beside)
+	if third := expectDevices(ctx, t, pod, "main", 1)[0]; third == second || slices.Contains(others, third) {
+		t.Errorf("the container has %s; %s has failed, and the neighbour has %s", third, second, others)
 	}
 	clustertest.AwaitHealth(ctx, t, shared.Client, pod, "True DevicesHealthy")
-	mend()
+	repair()
 	after := awaitGPUs(ctx, t, node, perNode)
 	if text, there := after.Annotations[deviceinfo.ReplacementsAnnotation]; there {
 		t.Errorf("the node still asks: %s", text)
@@ -100,16 +100,16 @@ func expectOthersFree(ctx context.Context, t *testing.T, node, namespace string,
 }
 
 // Somebody who can write the annotations, in spite of the policies, cannot take a replacement back.
-func TestAnAllocationOfBeforeAReplacementDoesNotComeBack(t *testing.T) {
+func TestAnAllocationFromBeforeAReplacementDoesNotComeBack(t *testing.T) {
 	skipUnderNRI(t)
 	ctx := begin(t)
 	namespace := clustertest.Namespace(t, shared.Client)
 	node := shared.Nodes[0].Name
 	before := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node, replaceable(namespace, "mover")))
-	first, mend := fails(ctx, t, before)
+	first, repair := fails(ctx, t, before)
 	pod := clustertest.AwaitReplaced(ctx, t, shared.Client, before)
 	second := expectDevices(ctx, t, pod, "main", 1)[0]
-	mend()
+	repair()
 	awaitGPUs(ctx, t, node, perNode)
 
 	client, err := shared.Client.As(scheduler)
@@ -135,7 +135,7 @@ func TestAnAllocationOfBeforeAReplacementDoesNotComeBack(t *testing.T) {
 	}
 	pod = clustertest.RestartContainer(ctx, t, shared.Client, pod)
 	if has := inspectRaw(ctx, t, pod, "main").Visible; !slices.Equal(has, []string{second}) {
-		t.Errorf("its next container has %q, not %s; the one of before was %s", has, second, first)
+		t.Errorf("its next container has %q, not %s; the previous one was %s", has, second, first)
 	}
 	expectOthersFree(ctx, t, node, namespace, pod)
 }
@@ -170,7 +170,7 @@ func TestReplaceMeansEvictWhereNothingCanBeReplaced(t *testing.T) {
 	}
 }
 
-// Whoever is killed while a device is replaced finds what it needs when it starts again.
+// A program that is killed while a device is replaced goes on when it starts again.
 func TestADeviceIsReplacedAlthoughProgramsAreKilled(t *testing.T) {
 	skipUnderNRI(t)
 	node := shared.Nodes[0]
@@ -197,7 +197,7 @@ func TestADeviceIsReplacedAlthoughProgramsAreKilled(t *testing.T) {
 			pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node.Name, replaceable(namespace, "mover")))
 			neighbour := clustertest.RunPod(ctx, t, shared.Client,
 				clustertest.On(node.Name, replaceable(namespace, "neighbour")))
-			broken, mend := fails(ctx, t, pod)
+			broken, repair := fails(ctx, t, pod)
 			for {
 				now, err := shared.Client.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
 				if err != nil {
@@ -211,7 +211,7 @@ func TestADeviceIsReplacedAlthoughProgramsAreKilled(t *testing.T) {
 					current.Annotations[deviceinfo.Annotation] != pod.Annotations[deviceinfo.Annotation] {
 					break
 				}
-				clustertest.Pause(ctx, t, "the moment for the kill")
+				clustertest.Pause(ctx, t, "the time for the kill")
 			}
 			if err := killed.program.Restart(ctx); err != nil {
 				t.Fatal(err)
@@ -221,7 +221,7 @@ func TestADeviceIsReplacedAlthoughProgramsAreKilled(t *testing.T) {
 				t.Errorf("the container has %s, which has failed", broken)
 			}
 			clustertest.ExpectUntouched(ctx, t, shared.Client, neighbour)
-			mend()
+			repair()
 			awaitGPUs(ctx, t, node.Name, perNode)
 		})
 	}

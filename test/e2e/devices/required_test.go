@@ -15,8 +15,9 @@ import (
 	"github.com/kubedevice/kubedevice/test/clustertest"
 )
 
-// Whoever takes kubecri away by hand points the kubelet at the container runtime. Here the test is
-// the kubelet: it has the runtime create containers in the sandboxes of pods while kubecri is away.
+// An administrator who takes kubecri away by hand points the kubelet at the container runtime. Here
+// the test is the kubelet: it has the runtime create containers in the sandboxes of pods while
+// kubecri is away.
 func TestTheRuntimeCreatesNoContainerOfADevicePodWhileKubecriIsAway(t *testing.T) {
 	ctx := begin(t)
 	node := shared.Nodes[0]
@@ -30,11 +31,11 @@ func TestTheRuntimeCreatesNoContainerOfADevicePodWhileKubecriIsAway(t *testing.T
 	}
 
 	// A runtime forgets a plugin that has gone at the end of the next event of any container.
-	if err := node.CreateBeside(ctx, plain, "late", nil); err != nil {
+	if err := node.CreateInSandbox(ctx, plain, "late", nil); err != nil {
 		t.Errorf("a container of a pod without devices while kubecri is away: %v", err)
 	}
 	const refusal = "not present" // the required plugin "kubedevice"
-	if err := node.CreateBeside(ctx, holder, "late", nil); err == nil || !strings.Contains(err.Error(), refusal) {
+	if err := node.CreateInSandbox(ctx, holder, "late", nil); err == nil || !strings.Contains(err.Error(), refusal) {
 		t.Errorf("a container of %s while kubecri is away: %v, want %s", holder.Name, err, refusal)
 	}
 
@@ -42,7 +43,7 @@ func TestTheRuntimeCreatesNoContainerOfADevicePodWhileKubecriIsAway(t *testing.T
 		t.Fatal(err)
 	}
 	for {
-		err := node.CreateBeside(ctx, holder, "late", nil)
+		err := node.CreateInSandbox(ctx, holder, "late", nil)
 		if err == nil {
 			break
 		}

@@ -16,12 +16,12 @@ import (
 	"github.com/kubedevice/kubedevice/test/clustertest"
 )
 
-// grantAnnotation is what containers with devices carry in the runtime.
+// grantAnnotation is an annotation of containers with devices in the runtime.
 const grantAnnotation = "KubeDevice/Grant"
 
 // A runtime that restores a checkpoint image makes a container with the annotations of the image.
 // Here the runtime is made to create such containers, in the sandbox of a pod without devices, with
-// what the container of a holder carries; then kubecri loses its record.
+// the annotation of a holder's container; then kubecri loses its checkpoint.
 func TestWhatARestoredImageCarriesGivesNoDeviceWhenTheRecordIsLost(t *testing.T) {
 	ctx := begin(t)
 	node := shared.Nodes[0]
@@ -31,24 +31,24 @@ func TestWhatARestoredImageCarriesGivesNoDeviceWhenTheRecordIsLost(t *testing.T)
 	forger := clustertest.RunPod(ctx, t, shared.Client,
 		clustertest.On(node.Name, clustertest.IdlePod(namespace, "forger", nil)))
 	// What an NRI plugin has added is not in the runtime's status.
-	carried, err := node.Run(ctx, "crictl", "inspect", "--output=go-template",
+	encoded, err := node.Run(ctx, "crictl", "inspect", "--output=go-template",
 		`--template={{or (index .status.annotations "`+grantAnnotation+`") (index .info.runtimeSpec.annotations "`+
 			grantAnnotation+`")}}`, containerID(holder, "main"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	carried = strings.TrimSpace(carried)
-	if !strings.HasPrefix(carried, "v1.") || strings.Contains(carried, "requests") {
-		t.Fatalf("the holder's container carries %q", carried)
+	encoded = strings.TrimSpace(encoded)
+	if !strings.HasPrefix(encoded, "v1.") || strings.Contains(encoded, "requests") {
+		t.Fatalf("the holder's container has %q", encoded)
 	}
 
 	if err := node.Kubecri.Kill9(ctx); err != nil {
 		t.Fatal(err)
 	}
 	for name, annotation := range map[string]string{
-		"copied": carried, "changed": strings.Replace(carried, `"cards":1`, `"cards":2`, 1), "unsigned": "{}",
+		"copied": encoded, "changed": strings.Replace(encoded, `"cards":1`, `"cards":2`, 1), "unsigned": "{}",
 	} {
-		if err := node.CreateBeside(ctx, forger, name, map[string]string{grantAnnotation: annotation}); err != nil {
+		if err := node.CreateInSandbox(ctx, forger, name, map[string]string{grantAnnotation: annotation}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -76,7 +76,7 @@ func TestWhatARestoredImageCarriesGivesNoDeviceWhenTheRecordIsLost(t *testing.T)
 	}
 }
 
-// awaitIgnored waits for an event on the pod that what one of its containers carries does not
+// awaitIgnored waits for an event on the pod that the annotation of one of its containers does not
 // count.
 func awaitIgnored(ctx context.Context, t *testing.T, pod *corev1.Pod, text string) {
 	t.Helper()

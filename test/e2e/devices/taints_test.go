@@ -80,7 +80,7 @@ func TestACordonedDeviceIsForThoseAloneThatTolerateIt(t *testing.T) {
 	expectEviction(ctx, t, tolerant)
 }
 
-func TestNoExecuteEvictsTheHolderOfTheDeviceAndNobodyElse(t *testing.T) {
+func TestNoExecuteEvictsTheHolderOfTheDeviceAndNoOtherPod(t *testing.T) {
 	ctx := begin(t)
 	k := newKubectlDevice(ctx, t)
 	node := shared.Nodes[0]

@@ -29,8 +29,8 @@ var (
 	dir string
 )
 
-// patience is how long a story may take; one waits for a minute by itself.
-const patience = 4 * time.Minute
+// timeout is how long a story may take; one waits for a minute by itself.
+const timeout = 4 * time.Minute
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 

@@ -29,7 +29,7 @@ type story struct {
 // begin returns the story on a node whose kubelet runs as kubeadm sets it up.
 func begin(t *testing.T) *story {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	s := &story{T: t, ctx: ctx, node: node, namespace: clustertest.Namespace(t, shared.Client)}
 	s.must(s.node.Begin(ctx))

@@ -119,7 +119,7 @@ func TestManyGPUsFail(t *testing.T) {
 				auditor.MayEnd(string(pod.UID))
 			}
 			began = time.Now()
-			broken, mend := of.strike(ctx, t, pod)
+			broken, repair := of.strike(ctx, t, pod)
 			if kill == shared.Nodes[0].Kubecri && of.xid != 0 && pod.Spec.NodeName == shared.Nodes[0].Name {
 				awaitSaid(ctx, t, pod.Spec.NodeName, broken, fmt.Sprint("Xid", of.xid)) // the driver says it once
 			}
@@ -139,7 +139,7 @@ func TestManyGPUsFail(t *testing.T) {
 			for _, neighbour := range neighbours {
 				clustertest.ExpectUntouched(ctx, t, shared.Client, neighbour)
 			}
-			mend(ctx)
+			repair(ctx)
 			report(t)
 			auditor.MayEnd(string(pod.UID)) // it is deleted
 			if !outcome.replicated {        // a replica goes with its set

@@ -46,9 +46,9 @@ func (f fault) conditions() []string {
 	return []string{fmt.Sprint("False Xid", f.xid)}
 }
 
-// strike makes the only GPU of a pod's only container fail. mend resets it, and waits until the
+// strike makes the only GPU of a pod's only container fail. repair resets it, and waits until the
 // node offers it again.
-func (f fault) strike(ctx context.Context, t *testing.T, pod *corev1.Pod) (gpu string, mend func(context.Context)) {
+func (f fault) strike(ctx context.Context, t *testing.T, pod *corev1.Pod) (gpu string, repair func(context.Context)) {
 	t.Helper()
 	gpu, node := expectGPU(ctx, t, pod), pod.Spec.NodeName
 	library := libraries[node]
@@ -58,9 +58,9 @@ func (f fault) strike(ctx context.Context, t *testing.T, pod *corev1.Pod) (gpu s
 	} else {
 		library.Break(t, number, f.xid)
 	}
-	mended := false
-	mend = func(ctx context.Context) {
-		mended = true
+	repaired := false
+	repair = func(ctx context.Context) {
+		repaired = true
 		if f.xid != 0 {
 			// A reset: the GPU leaves the bus and comes back, without the error.
 			library.Repair(t)
@@ -71,13 +71,13 @@ func (f fault) strike(ctx context.Context, t *testing.T, pod *corev1.Pod) (gpu s
 		awaitGPUs(ctx, t, node)
 	}
 	t.Cleanup(func() {
-		if !mended {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		if !repaired {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 			defer cancel()
-			mend(ctx)
+			repair(ctx)
 		}
 	})
-	return gpu, mend
+	return gpu, repair
 }
 
 // uuids yields those of a node's GPUs.

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package failover lets GPUs fail that pods hold, on a real cluster: XIDs, and GPUs that fall off
-// the bus. The nodes have the plugin nvidiagpu and a stand-in for NVIDIA's library each, with eight
+// the bus. The nodes have the plugin nvidiagpu and a fake of NVIDIA's library each, with eight
 // H100. The kernel is a witness of which container has which GPU, and of which goes on.
 package failover
 
@@ -34,7 +34,7 @@ const (
 var (
 	// shared is the cluster, of two nodes.
 	shared *cluster.Cluster
-	// libraries are the nodes' stand-ins, by the node's name.
+	// libraries are the nodes' fakes of NVIDIA's library, by the node's name.
 	libraries = map[string]nvmltest.Library{}
 	// auditor reads from the kernel what runs on both nodes.
 	auditor *audit.Auditor
@@ -99,13 +99,13 @@ func fail(err error) int {
 	return 1
 }
 
-// patience is how long a test waits for something that should take seconds.
-const patience = 2 * time.Minute
+// timeout is how long a test waits for something that should take seconds.
+const timeout = 2 * time.Minute
 
-// begin returns the context of a test, which ends with it or when the test's patience does.
+// begin returns the context of a test, which ends with it or when the test's timeout expires.
 func begin(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	return ctx
 }

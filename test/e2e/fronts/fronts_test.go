@@ -74,8 +74,8 @@ func TestADevicePodGetsItsDevicesAndKeepsThemThroughRestartsOnEitherFront(t *tes
 	}
 }
 
-// The record of grants comes back from what the containers carry, which the runtime's lists do not
-// have.
+// The checkpoint comes back from the annotations of the containers, which the runtime's lists do
+// not have.
 func TestTheRecordOfGrantsComesBackFromTheContainers(t *testing.T) {
 	ctx := begin(t)
 	node := shared.Nodes[0]
@@ -130,7 +130,8 @@ func TestAContainerThatWasStartedPastTheFirewallIsEndedWhenKubecriIsBack(t *test
 	}
 }
 
-// A runtime that has created no container since it was started tells nobody what it would refuse.
+// A runtime that has created no container since it was started does not report what it would
+// refuse.
 func TestWhetherTheRuntimeRequiresKubecriIsKnownBeforeAContainerIsCreated(t *testing.T) {
 	ctx := begin(t)
 	for _, node := range shared.Nodes {

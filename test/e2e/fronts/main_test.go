@@ -37,13 +37,13 @@ func run(m *testing.M) int {
 	return clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c })
 }
 
-// patience is how long a test waits for something that should take seconds.
-const patience = 2 * time.Minute
+// timeout is how long a test waits for something that should take seconds.
+const timeout = 2 * time.Minute
 
-// begin returns the context of a test, which ends with it or when the test's patience does.
+// begin returns the context of a test, which ends with it or when the test's timeout expires.
 func begin(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	if observer == nil {
 		var err error

@@ -112,7 +112,7 @@ func publishes(now *corev1.Node) bool {
 // The node's kubelet runs as kubeadm sets it up. That kubeadm writes our scheduler's pod is another
 // test, of kubeadm's own code: here the scheduler takes the place of upstream's without it.
 func TestFromNothingToTheFirstDevicePodAndBackAsTheGuideSays(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	r := reader{t, ctx}
 	must := func(err error) {

@@ -29,8 +29,8 @@ var (
 	root, dir string
 )
 
-// patience is how long a guide may take.
-const patience = 4 * time.Minute
+// timeout is how long a guide may take.
+const timeout = 4 * time.Minute
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 

@@ -22,8 +22,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/vendors"
 )
 
-// patience is how long a plugin may take for what takes it ten seconds at most.
-const patience = 2 * time.Minute
+// timeout is how long a plugin may take for what takes it ten seconds at most.
+const timeout = 2 * time.Minute
 
 // fixture is a simulated machine with a manager of device plugins.
 type fixture struct {
@@ -150,7 +150,7 @@ func (s *fixture) start(t *testing.T, plugin vendors.Plugin) (kill func()) {
 // await waits until problem returns an empty string. what completes the sentence "wait for ...".
 func (s *fixture) await(t *testing.T, what string, problem func() string) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(timeout)
 	for {
 		_, changed := s.manager.States()
 		now := problem()

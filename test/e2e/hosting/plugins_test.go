@@ -39,7 +39,7 @@ func TestEveryPluginRegistersListsItsDevicesAndAllocatesExactlyThoseThatWereChos
 // be.
 func (s *fixture) expectAllocation(t *testing.T, device vendors.Device) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	answer, err := s.manager.Allocate(ctx, device.Resource, []string{device.ID}, "pod/main")
 	if err != nil {

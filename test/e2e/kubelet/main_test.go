@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubelet tests on a real cluster that the kubelet, and whoever uses it, sees no difference
+// Package kubelet tests on a real cluster that the kubelet and its clients see no difference
 // between kubecri and the container runtime itself. The cluster has one node of each kind; every
 // story runs on both at the same time, and where the kubelet reports something, it must report the
 // same.
@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	// shared is the cluster of all tests of this package. A test that breaks something mends it
+	// shared is the cluster of all tests of this package. A test that breaks something repairs it
 	// before it ends.
 	shared *cluster.Cluster
 	// settings are the kubelets' configuration.
@@ -62,11 +62,11 @@ func prepare() (cluster.Options, error) {
 	return options, nil
 }
 
-// patience is how long a test waits for something that should take seconds.
-const patience = 2 * time.Minute
+// timeout is how long a test waits for something that should take seconds.
+const timeout = 2 * time.Minute
 
 // onBothNodes runs a story on both nodes at once. It gets a context that ends with it, or when
-// patience does.
+// the timeout expires.
 func onBothNodes(t *testing.T, story func(context.Context, *testing.T, *cluster.Node)) {
 	t.Helper()
 	compare(t, func(ctx context.Context, t *testing.T, node *cluster.Node) struct{} {
@@ -89,7 +89,7 @@ func compare[T any](t *testing.T, story func(context.Context, *testing.T, *clust
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				ctx, cancel := context.WithTimeout(t.Context(), timeout)
 				defer cancel()
 				*on.saw = story(ctx, t, on.node)
 			})

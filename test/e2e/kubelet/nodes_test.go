@@ -34,7 +34,7 @@ func statusOf(node *corev1.Node, kind corev1.NodeConditionType) corev1.Condition
 // time to time, and not both at once.
 func awaitSame[T any](t *testing.T, inspect func(context.Context, *cluster.Node) (seen T, complete bool, err error)) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	for {
 		var saw [2]T
@@ -88,7 +88,7 @@ func TestBothNodesReportTheSameOfThemselves(t *testing.T) {
 
 func TestBothNodesMeasureTheSameOfTheirPods(t *testing.T) {
 	namespace := clustertest.Namespace(t, shared.Client)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	for _, node := range shared.Nodes {
 		clustertest.RunPod(ctx, t, shared.Client, podIn(namespace, node, "on-"+node.Name, clustertest.Idle...))

@@ -25,7 +25,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// A kubelet that is killed as it starts a container takes the start along, whatever runtime it
+// A kubelet that is killed as it starts a container takes the start along, whichever runtime it
 // calls: that container fails, the pod gets another.
 func TestAKubeletThatIsKilledUnderLoadLosesNoPod(t *testing.T) {
 	onBothNodes(t, func(ctx context.Context, t *testing.T, node *cluster.Node) {

@@ -44,11 +44,11 @@ func (d dropIns) set(node, settings string) error {
 }
 
 // withSettings kills a node's kubelet, starts it with more settings, and calls then; afterwards, it
-// does the same with the settings of before.
+// does the same with the previous settings.
 func withSettings(ctx context.Context, t *testing.T, node *cluster.Node, more string, then func()) {
 	t.Helper()
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
 		if err := errors.Join(settings.set(node.Name, quickly), node.Kubelet.Restart(ctx)); err != nil {
 			t.Error(err)

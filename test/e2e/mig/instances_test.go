@@ -57,7 +57,7 @@ func TestPodsGetTheInstancesThatTheSchedulerChoseAndAnXIDConcernsOne(t *testing.
 		return taken[nvmltest.InstanceUUID(1, gi, 0)] == pods[0].Name
 	}) + 1
 	library.BreakInstance(t, 1, 94, gi, 0)
-	clustertest.AwaitPod(ctx, t, shared.Client, pods[0], "to be told that its instance is unhealthy",
+	clustertest.AwaitPod(ctx, t, shared.Client, pods[0], "to have the condition that its instance is unhealthy",
 		func(p *corev1.Pod) bool { return condition(p) == corev1.ConditionFalse })
 	broken := nvmltest.InstanceUUID(1, gi, 0)
 	if _, err := shared.Client.AwaitNode(ctx, shared.Nodes[0].Name, "to say that "+broken+" alone is unhealthy",
@@ -123,7 +123,8 @@ func condition(pod *corev1.Pod) corev1.ConditionStatus {
 }
 
 // expectChosen returns the devices that the scheduler chose for a pod. It fails the test unless
-// they are of the resources and as many as requested, and what NVIDIA's container runtime is told.
+// they are of the resources and as many as requested, and the ones that NVIDIA's container runtime
+// gets.
 func expectChosen(ctx context.Context, t *testing.T, pod *corev1.Pod) []string {
 	t.Helper()
 	allocation, err := deviceinfo.PodAllocation(pod)

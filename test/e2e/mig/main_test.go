@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package mig tests on a real cluster that pods get instances of partitioned GPUs. The node has the
-// plugin nvidiagpu and a stand-in for NVIDIA's library: two H100, of which the second is
+// plugin nvidiagpu and a fake of NVIDIA's library: two H100, of which the second is
 // partitioned.
 package mig
 
@@ -25,7 +25,7 @@ import (
 var (
 	// shared is the cluster, of one node.
 	shared *cluster.Cluster
-	// library is the node's stand-in.
+	// library is the node's fake of NVIDIA's library.
 	library nvmltest.Library
 	// configuration is the plugin's configuration file, which is not there at first.
 	configuration string
@@ -84,13 +84,13 @@ func fail(err error) int {
 	return 1
 }
 
-// patience is how long a test waits for something that should take seconds.
-const patience = 2 * time.Minute
+// timeout is how long a test waits for something that should take seconds.
+const timeout = 2 * time.Minute
 
-// begin returns the context of a test, which ends with it or when the test's patience does.
+// begin returns the context of a test, which ends with it or when the test's timeout expires.
 func begin(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	return ctx
 }

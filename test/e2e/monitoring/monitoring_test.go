@@ -18,7 +18,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/clustertest"
 )
 
-func TestPrometheusSeesWhatGoesWrongAndThatItIsMended(t *testing.T) {
+func TestPrometheusSeesFaultsAndTheirRepair(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	server := startPrometheus(ctx, t)

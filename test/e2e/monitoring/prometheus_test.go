@@ -94,7 +94,7 @@ func findsNodes(ctx context.Context, t *testing.T) {
 type object = map[string]any
 
 // configuration returns Prometheus' own form of deploy/monitoring/kubecri.yaml, with the scheduler
-// beside it: a PodMonitor finds static pods, and here it is none.
+// added: a PodMonitor finds static pods, and here it is none.
 func configuration(t *testing.T) string {
 	t.Helper()
 	api, err := clientcmd.BuildConfigFromFlags("", shared.SchedulerKubeconfig())

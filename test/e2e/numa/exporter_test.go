@@ -39,15 +39,15 @@ func TestAnExporterSeesTheDevicesOfKubecrisAndOfTheKubeletsPlugins(t *testing.T)
 	run("none", nil)
 	agent := clustertest.NewAgent(t, n.Node, clustertest.KubecriPodResources)
 	want := map[string][]string{
-		"all/main":     append(n.entries(n.given(t, all, "main")), string(fpga)+" "+n.printed(ctx, t, all)+" on 0"),
-		"wide/main":    n.entries(n.given(t, wide, "main")),
-		"wide/sidecar": n.entries(n.given(t, wide, "sidecar")),
+		"all/main":     append(n.entries(n.allocated(t, all, "main")), string(fpga)+" "+n.printed(ctx, t, all)+" on 0"),
+		"wide/main":    n.entries(n.allocated(t, wide, "main")),
+		"wide/sidecar": n.entries(n.allocated(t, wide, "sidecar")),
 	}
 	slices.Sort(want["all/main"])
 
 	listed, got := list(ctx, t, agent, namespace)
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("List (-given +reported):\n%s", diff)
+		t.Errorf("List (-allocated +reported):\n%s", diff)
 	}
 	one, err := agent.Get(ctx, &podresourcesapi.GetPodResourcesRequest{PodNamespace: namespace, PodName: all.Name})
 	if err != nil {
@@ -57,7 +57,7 @@ func TestAnExporterSeesTheDevicesOfKubecrisAndOfTheKubeletsPlugins(t *testing.T)
 		t.Errorf("pod %s (-List +Get):\n%s", all.Name, diff)
 	}
 
-	unhealthy := n.given(t, all, "main")[0]
+	unhealthy := n.allocated(t, all, "main")[0]
 	n.setHealth(t, func(d *device) bool { return d != unhealthy })
 	n.awaitDevices(ctx, t)
 	var healthy []*device

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package numa tests on a real cluster that pods get devices of several device plugins on one NUMA
-// node, or are rejected with what is missing, in whatever state the node is; and that exporters are
+// node, or are rejected with the reason, in every state of the node; and that exporters are
 // see all of them.
 package numa
 
@@ -66,14 +66,14 @@ func fail(err error) int {
 	return 1
 }
 
-// patience is how long a test waits for something that should take seconds.
-const patience = 3 * time.Minute
+// timeout is how long a test waits for something that should take seconds.
+const timeout = 3 * time.Minute
 
-// begin returns the context of a test, which ends with it or when the test's patience does. It
+// begin returns the context of a test, which ends with it or when the test's timeout expires. It
 // waits until all plugins are there that a node has, with all devices healthy.
 func begin(t *testing.T, n *node) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	n.startPlugins(ctx, t)
 	n.pods = map[*corev1.Pod][]*device{}

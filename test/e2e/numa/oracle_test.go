@@ -76,21 +76,21 @@ func (n *node) missing(requested request) []string {
 	return append(missing, fmt.Sprintf("1 have no NUMA node with %s free", requested))
 }
 
-// check returns what is wrong with the devices that a pod was given, which it does not yet hold, or
-// "".
-func (n *node) check(requested request, given []*device) string {
+// check returns what is wrong with the devices that a pod was allocated, which it does not yet
+// hold, or "".
+func (n *node) check(requested request, allocated []*device) string {
 	got := request{}
-	for i, d := range given {
+	for i, d := range allocated {
 		got[d.resource]++
 		switch {
 		case !d.healthy:
 			return d.id + " is unhealthy"
 		case n.held(d):
 			return d.id + " is another pod's"
-		case slices.Contains(given[:i], d):
-			return d.id + " was given twice"
-		case len(d.numa) == 0 || d.place() != given[0].place():
-			return fmt.Sprintf("%s and %s are not known to be on one NUMA node", given[0].id, d.id)
+		case slices.Contains(allocated[:i], d):
+			return d.id + " was allocated twice"
+		case len(d.numa) == 0 || d.place() != allocated[0].place():
+			return fmt.Sprintf("%s and %s are not known to be on one NUMA node", allocated[0].id, d.id)
 		}
 	}
 	if !maps.Equal(requested, got) {

@@ -80,12 +80,12 @@ func (s *scenario) try(ctx context.Context, t *testing.T, turn int) string {
 		return waits
 	}
 	pod = clustertest.AwaitPod(ctx, t, shared.Client, pod, "to be ready", kube.Ready)
-	given := s.given(t, pod, "main")
-	if wrong := s.check(requested, given); wrong != "" {
+	allocated := s.allocated(t, pod, "main")
+	if wrong := s.check(requested, allocated); wrong != "" {
 		t.Errorf("pod %s: %s", pod.Name, wrong)
 	}
-	s.expectAllocated(ctx, t, pod, given, before)
-	s.pods[pod] = given
+	s.expectAllocated(ctx, t, pod, allocated, before)
+	s.pods[pod] = allocated
 	return runs
 }
 
@@ -124,7 +124,7 @@ func (s *scenario) mark(ctx context.Context, t *testing.T, turn int) {
 	}
 }
 
-// pod returns a pod for a node in a state, that prints which devices its container was given.
+// pod returns a pod for a node in a state, that prints which devices its container was allocated.
 func (s *scenario) pod(turn int, requested request) *corev1.Pod {
 	pod := clustertest.On(s.Name, clustertest.IdlePod(s.namespace, fmt.Sprintf("pod-%d", turn), requested))
 	pod.Spec.NodeSelector[marked] = fmt.Sprint(turn)
@@ -154,35 +154,35 @@ func (s *scenario) awaitRefusal(ctx context.Context, t *testing.T, pod *corev1.P
 		})
 }
 
-// given returns the devices that a pod's annotation says a container was given, in the order in
-// which the node reports.
-func (n *node) given(t *testing.T, pod *corev1.Pod, container string) []*device {
+// allocated returns the devices that a pod's annotation says a container was allocated, in the
+// order in which the node reports.
+func (n *node) allocated(t *testing.T, pod *corev1.Pod, container string) []*device {
 	t.Helper()
 	allocation, err := deviceinfo.PodAllocation(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
 	names := slices.Collect(maps.Values(allocation.RunningContainers[container].AllocateFrom))
-	var given []*device
+	var allocated []*device
 	for _, d := range n.devices {
 		if slices.Contains(names, d.name()) {
-			given = append(given, d)
+			allocated = append(allocated, d)
 		}
 	}
-	if len(given) != len(names) {
-		t.Fatalf("container %s of pod %s was given %s, and of these node %s has %v", container, pod.Name, names,
-			n.Name, given)
+	if len(allocated) != len(names) {
+		t.Fatalf("container %s of pod %s was allocated %s, and of these node %s has %v", container, pod.Name, names,
+			n.Name, allocated)
 	}
-	return given
+	return allocated
 }
 
 // expectAllocated makes sure that the plugins allocated the pod's devices once and nothing
 // else since that many calls, and that its container has them.
-func (n *node) expectAllocated(ctx context.Context, t *testing.T, pod *corev1.Pod, given []*device,
+func (n *node) expectAllocated(ctx context.Context, t *testing.T, pod *corev1.Pod, allocated []*device,
 	before map[corev1.ResourceName]int) {
 	t.Helper()
 	ids := map[corev1.ResourceName][]string{}
-	for _, d := range given {
+	for _, d := range allocated {
 		ids[d.resource] = append(ids[d.resource], d.id)
 	}
 	var fields []string

@@ -38,7 +38,7 @@ func TestKillingKubecriAsAnNRIPluginLosesNothingAndLeavesNothing(t *testing.T) {
 	play(t, options)
 }
 
-func TestSchedulerAndKubecriWorkBesideTheReleaseBeforeAndGoBackToIt(t *testing.T) {
+func TestSchedulerAndKubecriWorkWithThePreviousReleaseAndGoBackToIt(t *testing.T) {
 	options := sample(t, cluster.ModeCRI)
 	options.Releases = true
 	play(t, options)

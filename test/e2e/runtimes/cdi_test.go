@@ -25,7 +25,7 @@ const cdiFile = `{"cdiVersion": "0.5.0", "kind": "example.com/widget",
 const wantsWidget = `{"runningcontainer": {"main": {"requests": {"gpu/a/memory": 500000000000}}}}`
 
 func TestContainerd17WithoutCDIGetsNoContainerThatNeedsIt(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	describeCDI(ctx, t)
 	namespace := clustertest.Namespace(t, shared.Client)

@@ -19,11 +19,11 @@ import (
 	"github.com/kubedevice/kubedevice/test/observe"
 )
 
-// patience is how long a test waits for something that should take seconds.
-const patience = 3 * time.Minute
+// timeout is how long a test waits for something that should take seconds.
+const timeout = 3 * time.Minute
 
 func TestDevicePodsOnContainerd17KeepTheirDevicesOverEveryRestart(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	node := shared.Nodes[0]
 	if version, err := node.Run(ctx, "crictl", "version"); err != nil || !strings.Contains(version, "1.7.") {

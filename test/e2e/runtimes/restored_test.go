@@ -28,7 +28,7 @@ const (
 	restoredImage = "localhost/restored:1"
 	// checkpointAnnotation marks an image as a checkpoint, for containerd.
 	checkpointAnnotation = "org.criu.checkpoint.container.name"
-	// grantAnnotation is what containers with devices carry in the runtime.
+	// grantAnnotation is an annotation of containers with devices in the runtime.
 	grantAnnotation = "KubeDevice/Grant"
 )
 
@@ -36,7 +36,7 @@ const (
 // included, for pods that run the image. One pod requests no device, the other one has a GPU of its
 // own.
 func TestARestoredContainerHasTheDevicesOfItsOwnPodAlone(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	node := shared.Nodes[1]
 	if version, err := node.Run(ctx, "crictl", "version"); err != nil || !strings.Contains(version, "2.3.") {
@@ -49,15 +49,15 @@ func TestARestoredContainerHasTheDevicesOfItsOwnPodAlone(t *testing.T) {
 	namespace := clustertest.Namespace(t, shared.Client)
 	holder := clustertest.RunPod(ctx, t, shared.Client, twoGPUs(namespace, "holder", node))
 	devices := inspect(ctx, t, observer, holder)
-	carried := annotationsOf(ctx, t, holder)[grantAnnotation]
+	encoded := annotationsOf(ctx, t, holder)[grantAnnotation]
 	freeze(ctx, t, holder)
 
 	restored := func(pod *corev1.Pod) *corev1.Pod {
 		pod.Spec.Containers[0].Image = restoredImage
 		pod = clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node.Name, pod))
 		annotations := annotationsOf(ctx, t, pod)
-		if annotations["restored"] != "true" || annotations[grantAnnotation] != carried || carried == "" {
-			t.Fatalf("pod %s was not restored with what the holder's container carries: %q", pod.Name, annotations)
+		if annotations["restored"] != "true" || annotations[grantAnnotation] != encoded || encoded == "" {
+			t.Fatalf("pod %s was not restored with the annotation of the holder's container: %q", pod.Name, annotations)
 		}
 		return pod
 	}
@@ -73,7 +73,7 @@ func TestARestoredContainerHasTheDevicesOfItsOwnPodAlone(t *testing.T) {
 		}
 	}
 
-	// From now on, only what containers carry says who has what.
+	// From now on, only the annotations of containers say which pod has which device.
 	if err := node.Kubecri.Kill9(ctx); err != nil {
 		t.Fatal(err)
 	}

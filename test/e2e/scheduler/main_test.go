@@ -41,8 +41,8 @@ func TestMain(m *testing.M) {
 	os.Exit(clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c }))
 }
 
-// patience is how long a test waits for something that should take seconds.
-const patience = 2 * time.Minute
+// timeout is how long a test waits for something that should take seconds.
+const timeout = 2 * time.Minute
 
 // capacity is the number of GPUs of the cluster.
 const capacity = 8
@@ -58,7 +58,7 @@ type story struct {
 // begin returns a story with a namespace of its own when the node has its devices.
 func begin(t *testing.T) *story {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	observer, err := observe.New(ctx, shared)
 	if err != nil {

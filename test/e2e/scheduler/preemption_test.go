@@ -22,7 +22,7 @@ import (
 )
 
 // Each GPU is held by a pod of its own, and a disruption budget guards those pods, two that hold a
-// pair excepted. A pod of higher priority gets that pair when the two have ended, and nobody else
+// pair excepted. A pod of higher priority gets that pair when the two have ended, and no other pod
 // is evicted.
 func TestAPodOfHighPriorityGetsTheDevicesOfThePairThatCostsLeast(t *testing.T) {
 	s := begin(t)

@@ -22,8 +22,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/observe"
 )
 
-// patience is how long the story may take; it has to wait for files to be read again.
-const patience = 5 * time.Minute
+// timeout is how long the story may take; it has to wait for files to be read again.
+const timeout = 5 * time.Minute
 
 // bundleName is the name of the ClusterTrustBundle.
 const bundleName = "kubedevice-seals"
@@ -39,7 +39,7 @@ type story struct {
 }
 
 func TestAClusterComesToSealsWhilePodsHoldDevices(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	observer, err := observe.New(ctx, shared)
 	if err != nil {
@@ -52,7 +52,8 @@ func TestAClusterComesToSealsWhilePodsHoldDevices(t *testing.T) {
 	s.runPod("old")
 	s.awaitHolders()
 
-	// The node looks at seals first, and refuses nobody. It has its keys from the API server.
+	// The node only reads the seals at first, and refuses no pod. It has its keys from the API
+	// server.
 	s.sealKeys("create")
 	s.publish()
 	s.restartKubecri("sealTrustBundle: " + bundleName + "\nsealMode: warn\n")

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package secondscheduler tests on a real cluster that KubeDevice's scheduler runs from its image,
-// as a Deployment beside upstream's scheduler, which schedules all pods without devices.
+// as a Deployment next to upstream's scheduler, which schedules all pods without devices.
 package secondscheduler
 
 import (
@@ -24,8 +24,8 @@ var shared *cluster.Cluster
 // root is the directory of the checkout.
 var root string
 
-// patience is how long the story may take. The longest wait is that for the Job's next pod.
-const patience = 4 * time.Minute
+// timeout is how long the story may take. The longest wait is that for the Job's next pod.
+const timeout = 4 * time.Minute
 
 func TestMain(m *testing.M) {
 	options, err := clustertest.Options("e2e-secondscheduler", 1)

@@ -41,8 +41,8 @@ type story struct {
 }
 
 // Our scheduler comes into a cluster whose own scheduler stays as it is.
-func TestASecondSchedulerRunsFromItsImageBesideUpstreams(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+func TestASecondSchedulerRunsFromItsImageNextToUpstreams(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	s := &story{T: t, ctx: ctx, node: shared.Nodes[0]}
 	s.install()
@@ -94,7 +94,7 @@ func (s *story) pod(name string) *corev1.Pod {
 	return pod
 }
 
-// expectDevices makes sure that a container sees the devices that its pod was given, so many.
+// expectDevices makes sure that a container sees the devices that its pod was allocated, so many.
 func (s *story) expectDevices(pod *corev1.Pod, count int) {
 	s.Helper()
 	seen, err := s.observer.Observe(s.ctx, pod, "main")
@@ -193,7 +193,7 @@ func (s *story) deleteLeader() {
 }
 
 // loseAtTheKubelet has a device pod lose the node's CPU to a pod that another scheduler has bound
-// at the same moment. The kubelet is away meanwhile, so that both are bound when it decides; the
+// at the same time. The kubelet is away meanwhile, so that both are bound when it decides; the
 // older one wins.
 func (s *story) loseAtTheKubelet() {
 	s.Helper()
@@ -203,7 +203,7 @@ func (s *story) loseAtTheKubelet() {
 	cpu := corev1.ResourceList{corev1.ResourceCPU: *most}
 
 	winner := clustertest.IdlePod(s.namespace, "winner", nil)
-	winner.Spec.SchedulerName, winner.Spec.Containers[0].Resources.Requests = "nobody", cpu
+	winner.Spec.SchedulerName, winner.Spec.Containers[0].Resources.Requests = "absent", cpu
 	winner = clustertest.CreatePod(s.ctx, s, shared.Client, winner)
 	s.must(s.node.Kubelet.Kill9(s.ctx))
 	for !time.Now().After(winner.CreationTimestamp.Add(time.Second)) { // which is in whole seconds

@@ -17,7 +17,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/vendors"
 )
 
-func TestAGPUThatFallsOffTheBusIsGivenToNobodyUntilItIsRepaired(t *testing.T) {
+func TestAGPUThatFallsOffTheBusIsAllocatedToNoPodUntilItIsRepaired(t *testing.T) {
 	ctx := begin(t)
 	n := nodes[0]
 	const gpu = corev1.ResourceName("nvidia.com/gpu")
@@ -42,7 +42,7 @@ func TestAGPUThatFallsOffTheBusIsGivenToNobodyUntilItIsRepaired(t *testing.T) {
 		pod := clustertest.RunPod(ctx, t, shared.Client,
 			clustertest.On(n.Name, clustertest.IdlePod(namespace, fmt.Sprintf("other-%d", i), limits{gpu: 1})))
 		if ids := expectDevices(ctx, t, pod); slices.Contains(ids[gpu], broken) {
-			t.Errorf("pod %s was given the broken %s", pod.Name, broken)
+			t.Errorf("pod %s was allocated the broken %s", pod.Name, broken)
 		}
 		others = append(others, pod)
 	}
@@ -54,7 +54,7 @@ func TestAGPUThatFallsOffTheBusIsGivenToNobodyUntilItIsRepaired(t *testing.T) {
 	restart(ctx, t, n.plugins[nvidia]) // which never takes back what it has reported
 	late = clustertest.AwaitPod(ctx, t, shared.Client, late, "to be ready when the GPU is repaired", kube.Ready)
 	if ids := expectDevices(ctx, t, late); !slices.Equal(ids[gpu], []string{broken}) {
-		t.Errorf("pod late was given %q, and only %s was free", ids, broken)
+		t.Errorf("pod late was allocated %q, and only %s was free", ids, broken)
 	}
 	for _, pod := range others {
 		clustertest.AwaitPod(ctx, t, shared.Client, pod, "to be ready still", kube.Ready)

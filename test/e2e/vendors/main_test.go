@@ -22,7 +22,7 @@ import (
 
 var (
 	// shared is the cluster of all tests of this package. It has no plugins of KubeDevice's own. A
-	// test that breaks something mends it before it ends.
+	// test that breaks something repairs it before it ends.
 	shared *cluster.Cluster
 	// nodes are its nodes with their hardware and plugins, and kubecri is what runs on each.
 	nodes   []*node
@@ -89,21 +89,21 @@ func fail(err error) int {
 	return 1
 }
 
-// patience is how long a test waits for something that should take seconds.
-const patience = 3 * time.Minute
+// timeout is how long a test waits for something that should take seconds.
+const timeout = 3 * time.Minute
 
-// begin returns the context of a test, which ends with it or when the test's patience does. It
+// begin returns the context of a test, which ends with it or when the test's timeout expires. It
 // waits until the nodes offer all devices, and keeps their plugins and kubelets running as long as
 // the test.
 func begin(t *testing.T) context.Context {
 	t.Helper()
-	return beginWith(t, patience)
+	return beginWith(t, timeout)
 }
 
-// beginWith is begin for a test that needs more patience.
-func beginWith(t *testing.T, patience time.Duration) context.Context {
+// beginWith is begin for a test that needs a longer timeout.
+func beginWith(t *testing.T, timeout time.Duration) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	var keepers sync.WaitGroup

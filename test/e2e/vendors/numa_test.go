@@ -36,7 +36,7 @@ func TestDevicesOfTwoVendorsAreOnOneNUMANodeIfAPodWantsThemSo(t *testing.T) {
 			at = append(at, places[resource](ids[0]))
 		}
 		if len(at) != 2 || !slices.Equal(at[0], at[1]) {
-			t.Errorf("pod %s was given devices of the NUMA nodes %v", pod.Name, at)
+			t.Errorf("pod %s was allocated devices of the NUMA nodes %v", pod.Name, at)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func chosen(pod *corev1.Pod) (choice, error) {
 	for _, name := range allocation.RunningContainers["main"].AllocateFrom {
 		device, ok := kubeletdevice.Parse(name)
 		if !ok {
-			return nil, fmt.Errorf("pod %s was given %s, which is no hosted device", pod.Name, name)
+			return nil, fmt.Errorf("pod %s was allocated %s, which is no hosted device", pod.Name, name)
 		}
 		ids[corev1.ResourceName(device.Resource)] = append(ids[corev1.ResourceName(device.Resource)], device.ID)
 	}

@@ -48,7 +48,7 @@ func TestContainersNeverNoticeThatProgramsAreKilledAndNoDeviceIsGivenTwice(t *te
 				for _, id := range all {
 					for _, mine := range held[resource] {
 						if id == mine {
-							t.Errorf("%s of %s was given to pods %s and %s", id, resource, holder.Name, other.Name)
+							t.Errorf("%s of %s was allocated to pods %s and %s", id, resource, holder.Name, other.Name)
 						}
 					}
 				}
@@ -97,7 +97,7 @@ func TestPodsGoOnWhenTheirKubeletIsKilledWhileTheirPluginsAreAway(t *testing.T) 
 }
 
 func TestPodsRunAgainWhenTheirNodeIsRebootedAndItsPluginsComeUpLate(t *testing.T) {
-	ctx := beginWith(t, 2*patience) // 50 seconds and some tries of the kubelet's are spent on waiting
+	ctx := beginWith(t, 2*timeout) // 50 seconds and some tries of the kubelet's are spent on waiting
 	n := nodes[0]
 	namespace := clustertest.Namespace(t, shared.Client)
 	var pods []*corev1.Pod

@@ -18,7 +18,7 @@ const sharesOfEach = 2
 
 // NVIDIA's plugin offers shares of GPUs at the kubelet, which gives one to a pod, and then moves to
 // kubecri. The pod keeps its share. The next pod has shares of as many GPUs as it requests, of
-// those first that nobody shares; and when all shares are held, none is held twice.
+// those first of which no pod has a share; and when all shares are held, none is held twice.
 func TestSharesOfTheKubeletsAreKeptAndOthersAreSpreadWhenTheirPluginMovesToKubecri(t *testing.T) {
 	ctx := begin(t)
 	n := nodes[0]
@@ -39,7 +39,7 @@ func TestSharesOfTheKubeletsAreKeptAndOthersAreSpreadWhenTheirPluginMovesToKubec
 		has[whole(share)], holders[share] = true, spread.Name
 	}
 	if len(has) != vendors.GPUs-1 || has[whole(held[0][gpus][0])] {
-		t.Errorf("the next pod has shares of the GPUs %v, beside a pod with one of %q", has, held[0][gpus])
+		t.Errorf("the next pod has shares of the GPUs %v, and another pod has one of %q", has, held[0][gpus])
 	}
 	for i := range all - vendors.GPUs {
 		pod := n.run(ctx, t, namespace, fmt.Sprintf("one-%d", i))

@@ -32,7 +32,7 @@ var requests = []limits{
 
 func TestAHundredPodsTakeTurnsWhileEveryProgramIsKilledAndNoDeviceIsGivenTwiceOrLost(t *testing.T) {
 	begin(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*timeout)
 	defer cancel()
 	namespace := clustertest.Namespace(t, shared.Client)
 	for i := range podCount {

@@ -31,7 +31,7 @@ const gpus corev1.ResourceName = "nvidia.com/gpu"
 // that count GPUs go to both nodes, those that request exact ones to the second. Then the first
 // node follows, while a pod still holds a GPU that the kubelet gave it, and gives out the others.
 func TestAHalfMigratedClusterServesPodsOnBothSidesAndNoPodFailsWhenTheOtherHalfFollows(t *testing.T) {
-	ctx := beginWith(t, 5*patience)
+	ctx := beginWith(t, 5*timeout)
 	namespace := clustertest.Namespace(t, shared.Client)
 	theirs, ours := nodes[0], nodes[1]
 	move := func(ctx context.Context, directory string) {
@@ -103,26 +103,26 @@ func TestAHalfMigratedClusterServesPodsOnBothSidesAndNoPodFailsWhenTheOtherHalfF
 // forgotten them; others get the other ones, also when one kubecri has just taken over from
 // another; and what one of them held is free when it is gone.
 func TestPodsThatHoldGPUsOfTheKubeletKeepThemWhenThePluginMovesToKubecri(t *testing.T) {
-	ctx := beginWith(t, 5*patience)
+	ctx := beginWith(t, 5*timeout)
 	namespace := clustertest.Namespace(t, shared.Client)
 	n := nodes[0]
 	old, held := n.takeOver(ctx, t, namespace, 2)
-	given := map[string]string{held[0][gpus][0]: "old-0", held[1][gpus][0]: "old-1"}
+	allocated := map[string]string{held[0][gpus][0]: "old-0", held[1][gpus][0]: "old-1"}
 	for i := range vendors.GPUs - len(old) {
 		if i > 0 {
 			n.handOver(ctx, t) // the kubelet must admit the next pod at once
 		}
 		name := fmt.Sprintf("new-%d", i)
 		id := expectDevices(ctx, t, n.run(ctx, t, namespace, name))[gpus][0]
-		if given[id] != "" {
-			t.Errorf("pods %s and %s have GPU %s", given[id], name, id)
+		if allocated[id] != "" {
+			t.Errorf("pods %s and %s have GPU %s", allocated[id], name, id)
 		}
-		given[id] = name
+		allocated[id] = name
 	}
 	late := clustertest.CreatePod(ctx, t, shared.Client,
 		clustertest.On(n.Name, clustertest.IdlePod(namespace, "late", limits{gpus: 1})))
 	clustertest.AwaitPod(ctx, t, shared.Client, late, "to find no node", kube.Unschedulable)
-	n.expectHeld(ctx, t, namespace, given)
+	n.expectHeld(ctx, t, namespace, allocated)
 
 	restart(ctx, t, n.Kubecri)
 	awaitExec(ctx, t, old[0])
@@ -137,7 +137,7 @@ func TestPodsThatHoldGPUsOfTheKubeletKeepThemWhenThePluginMovesToKubecri(t *test
 	if diff := cmp.Diff(held[1], n.visible(ctx, t, old[1])); diff != "" {
 		t.Errorf("the GPU of a pod (-before +after a restart of the kubelet, in a new container):\n%s", diff)
 	}
-	n.expectHeld(ctx, t, namespace, given)
+	n.expectHeld(ctx, t, namespace, allocated)
 
 	if err := n.forgetDevices(ctx); err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestPodsThatHoldGPUsOfTheKubeletKeepThemWhenThePluginMovesToKubecri(t *test
 	if diff := cmp.Diff(held[1], n.visible(ctx, t, old[1])); diff != "" {
 		t.Errorf("the GPU of a pod (-before +after the kubelet has forgotten it, in a new container):\n%s", diff)
 	}
-	n.expectHeld(ctx, t, namespace, given)
+	n.expectHeld(ctx, t, namespace, allocated)
 
 	clustertest.DeletePod(ctx, t, shared.Client, old[1])
 	late = clustertest.AwaitPod(ctx, t, shared.Client, late, "to be ready", kube.Ready)
@@ -162,17 +162,17 @@ func TestPodsThatHoldGPUsOfTheKubeletKeepThemWhenThePluginMovesToKubecri(t *test
 // again with the GPUs that they had, a pod that fits nowhere still waits, and what one of them held
 // is free when it is gone.
 func TestPodsOfANodeThatStandsInHaveTheirGPUsAgainWhenItIsRebooted(t *testing.T) {
-	ctx := beginWith(t, 5*patience)
+	ctx := beginWith(t, 5*timeout)
 	namespace := clustertest.Namespace(t, shared.Client)
 	n := nodes[0]
 	pods, held := n.takeOver(ctx, t, namespace, 2)
-	given := map[string]string{}
+	allocated := map[string]string{}
 	for i := range vendors.GPUs {
 		if i >= len(pods) {
 			pod := n.run(ctx, t, namespace, fmt.Sprintf("new-%d", i))
 			pods, held = append(pods, pod), append(held, expectDevices(ctx, t, pod))
 		}
-		given[held[i][gpus][0]] = pods[i].Name
+		allocated[held[i][gpus][0]] = pods[i].Name
 	}
 	late := clustertest.CreatePod(ctx, t, shared.Client,
 		clustertest.On(n.Name, clustertest.IdlePod(namespace, "late", limits{gpus: 1})))
@@ -203,7 +203,7 @@ func TestPodsOfANodeThatStandsInHaveTheirGPUsAgainWhenItIsRebooted(t *testing.T)
 		}
 	}
 	n.awaitGPUs(ctx, t, vendors.GPUs, true)
-	n.expectHeld(ctx, t, namespace, given)
+	n.expectHeld(ctx, t, namespace, allocated)
 	clustertest.AwaitPod(ctx, t, shared.Client, late, "to find no node still", kube.Unschedulable)
 	clustertest.DeletePod(ctx, t, shared.Client, pods[0])
 	late = clustertest.AwaitPod(ctx, t, shared.Client, late, "to be ready", kube.Ready)
@@ -243,8 +243,9 @@ func (n *node) takeOver(ctx context.Context, t *testing.T, namespace string, cou
 }
 
 // moveBack moves NVIDIA's plugin from kubecri to the kubelet of the node, of which no pod holds a
-// GPU. Where the kubelet knows one plugin, that starts when the stand-in for the one before has
-// left. After the test the kubelet forgets it, or kubecri would stand in for it in the next one.
+// GPU. Where the kubelet knows one plugin, that starts when the placeholder of the previous one has
+// left. After the test the kubelet forgets it, or kubecri would register a placeholder for it in
+// the next one.
 func (n *node) moveBack(ctx context.Context, t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -384,8 +385,8 @@ func (n *node) awaitGPUs(ctx context.Context, t *testing.T, count int64, exact b
 	}
 }
 
-// expectGPUsOnce fails the test unless each pod can open the GPU that it was given, whoever gave
-// it, and no GPU is given twice.
+// expectGPUsOnce fails the test unless each pod can open the GPU that it was allocated, by the
+// kubelet or by kubecri, and no GPU is allocated twice.
 func expectGPUsOnce(ctx context.Context, t *testing.T, pods []*corev1.Pod) {
 	t.Helper()
 	holders := map[string]string{}

@@ -41,13 +41,13 @@ func TestMain(m *testing.M) {
 	os.Exit(clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c }))
 }
 
-// patience is how long a test waits for something that should take seconds.
-const patience = 2 * time.Minute
+// timeout is how long a test waits for something that should take seconds.
+const timeout = 2 * time.Minute
 
-// testContext returns a context that ends with the test, or when the test's patience does.
+// testContext returns a context that ends with the test, or when the test's timeout expires.
 func testContext(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	return ctx
 }

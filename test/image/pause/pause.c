@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The first process of a pod's sandbox: it keeps the pod's namespaces, buries the dead of a shared process namespace, and goes when
-// it is told to. In C, since a pod's sandbox should cost next to nothing.
+// it gets SIGTERM. In C, since a pod's sandbox should cost next to nothing.
 
 #include <signal.h>
 #include <stdlib.h>

@@ -52,7 +52,7 @@ func (h holdsFirst) Follow() ([]grants.Allocation, bool, <-chan struct{}) {
 }
 
 func TestAKubeletsIdentityDoesAllThatAFailedDeviceNeeds(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	kubelet := register(t, "node-1")
 	gpus := newGPUs(2)
@@ -127,13 +127,13 @@ func TestAKubeletsIdentityDoesAllThatAFailedDeviceNeeds(t *testing.T) {
 		_, err := kubelet.CoreV1().Namespaces().Get(ctx, pod.Namespace, metav1.GetOptions{})
 		return err == nil
 	})
-	anew := devicehealth.NewKeeper(devicehealth.Options{
+	restarted := devicehealth.NewKeeper(devicehealth.Options{
 		Tracker: tracker, Grants: holdsFirst{pod, gpus[0]}, Pods: registry,
 		Default: devicehealth.Rule{Policy: devicehealth.Evict},
 		Warn:    func(_ *corev1.ObjectReference, reason, message string) { warnings <- reason + ": " + message },
 		Observe: func(devicehealth.Outcome) {},
 	}, kubelet)
-	running.Go(func() { anew.Run(ctx) })
+	running.Go(func() { restarted.Run(ctx) })
 	warned(t, warnings, "DeviceFailureEvicted: ")
 	await(ctx, t, "the pod to be evicted", func() bool {
 		now, err := podsOf.Get(ctx, pod.Name, metav1.GetOptions{})
@@ -144,7 +144,7 @@ func TestAKubeletsIdentityDoesAllThatAFailedDeviceNeeds(t *testing.T) {
 // warned waits for a warning that begins with the text.
 func warned(t *testing.T, warnings <-chan string, text string) {
 	t.Helper()
-	limit := time.After(patience)
+	limit := time.After(timeout)
 	for {
 		select {
 		case warning := <-warnings:

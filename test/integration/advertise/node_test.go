@@ -26,8 +26,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// patience is how long a test waits for what should take no time.
-const patience = time.Minute
+// timeout is how long a test waits for what should take no time.
+const timeout = time.Minute
 
 // node is a node with GPUs whose kubecri publishes them.
 type node struct {
@@ -163,7 +163,7 @@ func (n *node) awaitPatches(want int64) {
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
 	for start := time.Now(); n.patches.Load() != want; <-ticker.C {
-		if got := n.patches.Load(); got > want || time.Since(start) > patience {
+		if got := n.patches.Load(); got > want || time.Since(start) > timeout {
 			n.Fatalf("%d patches, want %d", got, want)
 		}
 	}
@@ -182,8 +182,8 @@ func (n *node) until(what string, holds func() error) time.Duration {
 	defer ticker.Stop()
 	start := time.Now()
 	for err := holds(); err != nil; err = holds() {
-		if time.Since(start) > patience {
-			n.Fatalf("%s: not published after %v: %v", what, patience, err)
+		if time.Since(start) > timeout {
+			n.Fatalf("%s: not published after %v: %v", what, timeout, err)
 		}
 		<-ticker.C
 	}

@@ -71,7 +71,7 @@ func counted(node *corev1.Node) int64 {
 	return count.Value()
 }
 
-// announced returns how many GPUs pods may be given.
+// announced returns how many GPUs pods may get.
 func announced(t *testing.T, node *corev1.Node) int64 {
 	t.Helper()
 	value, annotated := node.Annotations[deviceinfo.Annotation]

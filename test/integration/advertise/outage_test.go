@@ -29,13 +29,13 @@ type relay struct {
 func newRelay(t *testing.T, server string) *relay {
 	t.Helper()
 	r := &relay{T: t, address: "127.0.0.1:0", server: strings.TrimPrefix(server, "https://")}
-	r.mend()
+	r.repair()
 	t.Cleanup(r.cut)
 	return r
 }
 
-// mend lets connections through.
-func (r *relay) mend() {
+// repair lets connections through.
+func (r *relay) repair() {
 	r.Helper()
 	listener, err := net.Listen("tcp", r.address)
 	if err != nil {
@@ -50,13 +50,13 @@ func (r *relay) mend() {
 			if err != nil {
 				return
 			}
-			r.carry(conn, listener)
+			r.forward(conn, listener)
 		}
 	})
 }
 
-// carry connects conn with the API server, if the wire is not cut meanwhile.
-func (r *relay) carry(conn net.Conn, listener net.Listener) {
+// forward connects conn with the API server, if the wire is not cut meanwhile.
+func (r *relay) forward(conn net.Conn, listener net.Listener) {
 	far, err := net.Dial("tcp", r.server)
 	if err != nil {
 		conn.Close()
@@ -114,7 +114,7 @@ func TestWhatChangedWhileTheAPIServerWasAwayIsPublishedWhenItIsBack(t *testing.T
 		if err := n.shows(); err == nil {
 			t.Fatal("published over a wire that is cut")
 		}
-		wire.mend()
+		wire.repair()
 		n.await("what changed while the wire was cut")
 		n.awaitPatches(int64(2 * (i + 2)))
 	}

@@ -10,8 +10,8 @@ import (
 	"net"
 )
 
-// FreePort returns a TCP port of 127.0.0.1 that nobody listens on. It is below those that the
-// kernel gives to whoever asks for any port, so that it is still free a moment later.
+// FreePort returns a TCP port of 127.0.0.1 without a listener. It is below those that the
+// kernel chooses itself, so that it is still free a little later.
 func FreePort() (int, error) {
 	var last error
 	for range 100 {

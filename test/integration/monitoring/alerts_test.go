@@ -128,7 +128,7 @@ func TestEachAlertHasAPageThatSaysWhatToDo(t *testing.T) {
 			t.Errorf("%s: %v", alert.Alert, err)
 		}
 		for _, part := range []string{"# " + alert.Alert, "\n## What it means for pods", "\n## Find the cause",
-			"\n## Mend it"} {
+			"\n## Fix it"} {
 			if !strings.Contains(string(text), part+"\n") {
 				t.Errorf("%s lacks %q", page, part)
 			}
@@ -156,7 +156,7 @@ var (
 )
 
 // documentedMetrics returns the metrics in the tables of docs/operations.md, which are compared
-// with what the programs expose, each beside it.
+// with what each program exposes.
 func documentedMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	documented := map[string]bool{}

@@ -19,8 +19,8 @@ var rewrite = flag.Bool("rewrite", false, "write deploy/monitoring/boards instea
 
 const boardsDirectory = "deploy/monitoring/boards"
 
-// boards are Grafana's boards. The devices' board is for whoever wants a device, the others for
-// whoever runs the cluster.
+// boards are Grafana's boards. The devices' board is for users of devices, the others for
+// administrators.
 var boards = []board{
 	{
 		file: "kubedevice-devices", title: "KubeDevice / Devices",

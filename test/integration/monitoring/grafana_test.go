@@ -17,7 +17,7 @@ type board struct {
 // filter lets people choose values of a label, of those that a metric has.
 type filter struct{ label, metric string }
 
-// row is panels beside each other, under a title.
+// row is panels next to each other, under a title.
 type row struct {
 	title  string
 	panels []panel

@@ -24,7 +24,7 @@ type auditor struct {
 	pods    map[types.UID]*corev1.Pod // those that exist
 	holders map[string]*corev1.Pod    // by device
 	bound   int                       // all that ever were
-	twice   []string                  // devices that were given to a pod while another one had them
+	twice   []string                  // devices that were allocated to a pod while another one had them
 	without []string                  // pods that were bound without what their limits request
 	ended   bool                      // the watch has, so that the auditor knows nothing more
 }
@@ -82,13 +82,14 @@ func (a *auditor) inspectRaw(event watch.Event) {
 		return
 	}
 	a.bound++
-	ids, err := given(pod)
+	ids, err := gpusOf(pod)
 	if err != nil {
 		a.without = append(a.without, err.Error())
 	}
 	for _, device := range ids {
 		if holder := a.holders[device]; holder != nil {
-			a.twice = append(a.twice, fmt.Sprintf("%s was given to %s while %s had it", device, pod.Name, holder.Name))
+			a.twice = append(a.twice,
+				fmt.Sprintf("%s was allocated to %s while %s had it", device, pod.Name, holder.Name))
 		}
 		a.holders[device] = pod
 	}
@@ -122,7 +123,7 @@ func (a *auditor) verdict() error {
 	case a.ended:
 		return fmt.Errorf("the watch of the pods has ended")
 	case len(a.twice) > 0:
-		return fmt.Errorf("%d devices were given twice:\n%s", len(a.twice), strings.Join(a.twice, "\n"))
+		return fmt.Errorf("%d devices were allocated twice:\n%s", len(a.twice), strings.Join(a.twice, "\n"))
 	case len(a.without) > 0:
 		return fmt.Errorf("%d pods were bound without what they request:\n%s", len(a.without),
 			strings.Join(a.without, "\n"))

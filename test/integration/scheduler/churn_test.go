@@ -18,7 +18,7 @@ import (
 // awaitBound waits until this many pods are bound.
 func (c *cluster) awaitBound(want int) {
 	c.Helper()
-	err := wait.PollUntilContextTimeout(c.Context(), 20*time.Millisecond, patience, true,
+	err := wait.PollUntilContextTimeout(c.Context(), 20*time.Millisecond, timeout, true,
 		func(context.Context) (bool, error) {
 			return c.check() == want, nil
 		})

@@ -26,8 +26,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// patience is how long a test waits for what should take no time.
-const patience = 30 * time.Second
+// timeout is how long a test waits for what should take no time.
+const timeout = 30 * time.Second
 
 // cluster is what one test has of the API server: nodes and pods, which go with the test.
 type cluster struct {
@@ -180,7 +180,7 @@ func (c *cluster) create(pod *corev1.Pod) *corev1.Pod {
 // await waits until is holds for a pod.
 func (c *cluster) await(pod *corev1.Pod, what string, is func(*corev1.Pod) bool) *corev1.Pod {
 	c.Helper()
-	ctx, cancel := context.WithTimeout(c.Context(), patience)
+	ctx, cancel := context.WithTimeout(c.Context(), timeout)
 	defer cancel()
 	pod, err := c.AwaitPod(ctx, pod, what, is)
 	if err != nil {
@@ -213,7 +213,7 @@ func (c *cluster) pods() []corev1.Pod {
 	return list.Items
 }
 
-// devices returns the GPUs that a bound pod was given, sorted, or what is wrong with its
+// devices returns the GPUs that a bound pod was allocated, sorted, or what is wrong with its
 // allocation.
 func devices(pod *corev1.Pod) string {
 	info, err := deviceinfo.PodAllocation(pod)
@@ -228,8 +228,9 @@ func devices(pod *corev1.Pod) string {
 	return strings.Join(ids, " ")
 }
 
-// given returns the GPUs that a bound pod was given, which are as many as its limits request.
-func given(pod *corev1.Pod) ([]string, error) {
+// gpusOf returns the GPUs that a bound pod was allocated, which are as many as its limits
+// request.
+func gpusOf(pod *corev1.Pod) ([]string, error) {
 	want := pod.Spec.Containers[0].Resources.Limits[corev1.ResourceName(gpu.Resource)]
 	if want.IsZero() && pod.Annotations[deviceinfo.Annotation] == "" {
 		return nil, nil
@@ -252,13 +253,13 @@ func (c *cluster) check() int {
 			continue
 		}
 		bound++
-		ids, err := given(&pod)
+		ids, err := gpusOf(&pod)
 		if err != nil {
 			c.Error(err)
 		}
 		for _, id := range ids {
 			if other, taken := holders[id]; taken {
-				c.Errorf("%s has been given to %s and to %s", id, other, pod.Name)
+				c.Errorf("%s has been allocated to %s and to %s", id, other, pod.Name)
 			}
 			holders[id] = pod.Name
 		}

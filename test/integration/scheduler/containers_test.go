@@ -72,8 +72,8 @@ func TestContainersShareWhatTheyDoNotNeedAtTheSameTime(t *testing.T) {
 		"containers":                         {"a** b*", []string{"a", "b"}, 1},
 		"an init container of more":          {"init*** main*", []string{"init"}, 1},
 		"init containers, one after another": {"init1*** init2** main*", []string{"main"}, 1},
-		"a sidecar beside a container":       {"side* main**", []string{"side", "main"}, 1},
-		"a sidecar beside an init container": {"side* init* main*", []string{"side", "init"}, 2},
+		"a sidecar with a container":         {"side* main**", []string{"side", "main"}, 1},
+		"a sidecar with an init container":   {"side* init* main*", []string{"side", "init"}, 2},
 		"a sidecar that starts after it":     {"init** side* main*", []string{"side", "main"}, 2},
 		"two sidecars":                       {"side1* init* side2* main*", []string{"side1", "side2", "main"}, 1},
 	} {
@@ -109,6 +109,6 @@ func TestAPodWithRequestsOfItsOwnGetsTheDevicesOfItsContainers(t *testing.T) {
 	refused.Spec.Resources = &corev1.ResourceRequirements{
 		Limits: corev1.ResourceList{corev1.ResourceName(gpu.Resource): resource.MustParse("1")}}
 	if _, err := c.CreatePod(t.Context(), refused); err == nil {
-		t.Error("a pod may request devices as a whole: nobody chooses them")
+		t.Error("a pod may request devices at pod level, where no container gets them")
 	}
 }

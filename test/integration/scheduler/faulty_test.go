@@ -101,9 +101,9 @@ func TestPodsThatMakeAPluginFailPendAndOthersAreBound(t *testing.T) {
 		why[c.create(faultyPod(fmt.Sprint("exit", i), "exit", 1+i))] = "it ended the goroutine of the call"
 	}
 	meanwhile := bindAll("others")
-	t.Logf("%d pods were bound in %v, and in %v beside pods that make the plugin fail", count, usual, meanwhile)
+	t.Logf("%d pods were bound in %v, and in %v with pods that make the plugin fail", count, usual, meanwhile)
 	if limit := 2*usual + 15*time.Second; meanwhile > limit {
-		t.Errorf("%d pods were bound in %v beside pods that make the plugin fail, want at most %v",
+		t.Errorf("%d pods were bound in %v with pods that make the plugin fail, want at most %v",
 			count, meanwhile, limit)
 	}
 	for pod, reason := range why {
@@ -114,9 +114,9 @@ func TestPodsThatMakeAPluginFailPendAndOthersAreBound(t *testing.T) {
 	hanging := c.create(faultyPod("hangs", "hang", 1))
 	c.awaitReason(hanging, "PodFitsDevice: it fails for what this pod requests: no answer within 1s")
 	held := bindAll("later")
-	t.Logf("%d pods were bound in %v beside one that makes the plugin hang", count, held)
+	t.Logf("%d pods were bound in %v with one that makes the plugin hang", count, held)
 	if limit := 2*hangTime + 2*usual + 15*time.Second; held > limit { // it is tried on a second node
-		t.Errorf("%d pods were bound in %v beside one that makes the plugin hang, want at most %v", count, held, limit)
+		t.Errorf("%d pods were bound in %v with one that makes the plugin hang, want at most %v", count, held, limit)
 	}
 	for pod := range why {
 		if pod := c.await(pod, "to be there", func(*corev1.Pod) bool { return true }); kube.Scheduled(pod) {
@@ -143,7 +143,7 @@ func (c *cluster) awaitFailure(pod *corev1.Pod, reason string) {
 			return event.Reason == "FailedScheduling" && strings.Contains(event.Message, reason)
 		}), err
 	}
-	if err := wait.PollUntilContextTimeout(c.Context(), 50*time.Millisecond, patience, true, has); err != nil {
+	if err := wait.PollUntilContextTimeout(c.Context(), 50*time.Millisecond, timeout, true, has); err != nil {
 		c.Errorf("no event of pod %s has the reason %q: %v", pod.Name, reason, err)
 	}
 }

@@ -115,7 +115,7 @@ func TestAGroupEvictsPodsUntilAllOfItFits(t *testing.T) {
 		"two pairs of three":              {[]string{"ll ll ll"}, 4},
 		"a pair on each of two nodes":     {[]string{"hh ll", "hh ll"}, 4},
 		"one pair, for there is one free": {[]string{"hh ll .."}, 2},
-		"nobody, for one pair is too few": {[]string{"hh ll hh"}, 0},
+		"none, for one pair is too few":   {[]string{"hh ll hh"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
@@ -124,7 +124,7 @@ func TestAGroupEvictsPodsUntilAllOfItFits(t *testing.T) {
 			c.podGroupOf(group, c.priorityClass("h", 1000), 2)
 			for _, pod := range c.createGangOf(group, "h", 2, 2) {
 				if test.evicted == 0 {
-					c.awaitNobodyEvicted(pod)
+					c.awaitNoVictims(pod)
 				} else {
 					c.await(pod, "to be bound", kube.Scheduled)
 				}
@@ -137,7 +137,7 @@ func TestAGroupEvictsPodsUntilAllOfItFits(t *testing.T) {
 	}
 }
 
-// A scheduler without the gate places pods one by one, whatever group they name.
+// A scheduler without the gate places pods one by one, also those of a group.
 func TestWithoutTheGateAGroupIsManyPods(t *testing.T) {
 	c := newCluster(t)
 	c.node("n1", 4)

@@ -54,7 +54,7 @@ func hostedPod(name string, gpus, nics int64, requests ...string) *corev1.Pod {
 	return pod
 }
 
-// hostedDevices returns the IDs of the hosted devices that a bound pod was given, sorted.
+// hostedDevices returns the IDs of the hosted devices that a bound pod was allocated, sorted.
 func hostedDevices(t *testing.T, pod *corev1.Pod) string {
 	t.Helper()
 	info, err := deviceinfo.PodAllocation(pod)
@@ -128,9 +128,9 @@ func TestOneResourceIsHostedOnOneNodeAndAPluginsOnAnother(t *testing.T) {
 func TestPreemptionFreesTheHostedDevicesThatAPodRequests(t *testing.T) {
 	startScheduler(t)
 	for name, test := range map[string]struct {
-		requests []string
-		evicted  string
-		given    []string // one of them; none if the pod must wait
+		requests  []string
+		evicted   string
+		allocated []string // one of them; none if the pod must wait
 	}{
 		"those that make a GPU and a NIC of one NUMA node": {
 			[]string{`"numa/A/nvidia.com:gpu":1`, `"numa/A/vendor.example:nic":1`}, "one", []string{"g0 n0", "g1 n1"},
@@ -156,11 +156,11 @@ func TestPreemptionFreesTheHostedDevicesThatAPodRequests(t *testing.T) {
 			wanted := hostedPod("wanted", 1, 1, test.requests...)
 			wanted.Spec.PriorityClassName = c.priorityClass("high", 1000)
 			pod := c.create(wanted)
-			if test.given == nil {
-				c.awaitNobodyEvicted(pod)
-			} else if given := hostedDevices(t,
-				c.await(pod, "to be bound", kube.Scheduled)); !slices.Contains(test.given, given) {
-				t.Errorf("given %s, want one of %q", given, test.given)
+			if test.allocated == nil {
+				c.awaitNoVictims(pod)
+			} else if allocated := hostedDevices(t,
+				c.await(pod, "to be bound", kube.Scheduled)); !slices.Contains(test.allocated, allocated) {
+				t.Errorf("allocated %s, want one of %q", allocated, test.allocated)
 			}
 			evicted := ""
 			for name, holder := range holders {

@@ -17,7 +17,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// wanted returns a pod that requests one GPU in its annotation, so that nobody but us counts it.
+// annotatedPod returns a pod that requests one GPU in its annotation, so that only this scheduler
+// counts it.
 func annotatedPod(name string) *corev1.Pod {
 	pod := newPod(name, 0)
 	kube.SetRequests(pod, `"gpu/a/cards":1`)
@@ -55,7 +56,7 @@ func (c *cluster) annotate(node string, annotation any) {
 }
 
 // Three of a node's four GPUs go while pods hold all of them. Who holds what is not forgotten: a
-// GPU is given again when its holder is gone and it is there, and not before.
+// GPU is allocated again when its holder is gone and it is there, and not before.
 func TestAnInventoryMayShrinkBelowWhatIsUsedAndComeBack(t *testing.T) {
 	c := newCluster(t)
 	c.node("n1", 4)
@@ -70,13 +71,13 @@ func TestAnInventoryMayShrinkBelowWhatIsUsedAndComeBack(t *testing.T) {
 	next := c.await(c.create(annotatedPod("next")), "to be found unschedulable", kube.Unschedulable)
 	c.delete(holders["n1-gpu-0"])
 	if got, want := devices(c.await(next, "to be bound", kube.Scheduled)), "n1-gpu-0"; got != want {
-		t.Errorf("given %s, want %s, the only one that is there", got, want)
+		t.Errorf("allocated %s, want %s, the only one that is there", got, want)
 	}
 
 	last := c.await(c.create(annotatedPod("last")), "to be found unschedulable", kube.Unschedulable)
 	c.republish("n1", listed("n1", 4)...)
 	if got, want := devices(c.await(last, "to be bound", kube.Scheduled)), "n1-gpu-3"; got != want {
-		t.Errorf("given %s, want %s, the only one that nobody has", got, want)
+		t.Errorf("allocated %s, want %s, the only free one", got, want)
 	}
 }
 

@@ -26,9 +26,9 @@ var (
 	churnKills = flag.Int("churn.kills", 1, "restarts of all schedulers, and as many changes of the leader")
 )
 
-// churnPatience leaves sandbox for a busy machine: a quiet one needs half a minute for 200 pods and
+// churnTimeout leaves sandbox for a busy machine: a quiet one needs half a minute for 200 pods and
 // five minutes for 2,000.
-func churnPatience() time.Duration {
+func churnTimeout() time.Duration {
 	return 3*time.Minute + time.Duration(*churnPods)*400*time.Millisecond
 }
 
@@ -93,7 +93,7 @@ var disturbances = []struct {
 
 // Pods with one, two and four GPUs come and go, about as many as there is sandbox for. Meanwhile
 // schedulers are killed, and leaders change. Each write of each pod is looked at; in the end every
-// device is given once more.
+// device is allocated once more.
 func TestNoDeviceIsGivenTwiceOrLostThoughSchedulersRestartAndLeadersChange(t *testing.T) {
 	c := newCluster(t)
 	for i := range *churnNodes {
@@ -103,7 +103,7 @@ func TestNoDeviceIsGivenTwiceOrLostThoughSchedulersRestartAndLeadersChange(t *te
 	schedulers := &pair{T: t}
 	schedulers.ensure()
 
-	ctx, cancel := context.WithTimeout(t.Context(), churnPatience())
+	ctx, cancel := context.WithTimeout(t.Context(), churnTimeout())
 	defer cancel()
 	churning, ctx := errgroup.WithContext(ctx)
 	churning.Go(func() error { return c.churn(ctx, audit, *churnPods, 6**churnNodes) })

@@ -65,10 +65,10 @@ func (l *line) onNextBinding(happens func(w http.ResponseWriter, pass func())) {
 	l.next.Store(&happens)
 }
 
-const timeout = `{"kind":"Status","apiVersion":"v1","status":"Failure",` +
+const lostAnswer = `{"kind":"Status","apiVersion":"v1","status":"Failure",` +
 	`"message":"no answer in time","reason":"Timeout","code":504}`
 
-// The scheduler does not learn what became of a binding. Whatever it was, the pod ends with one
+// The scheduler does not learn what became of a binding. In each case, the pod ends with one
 // device, no other pod has that one, and when both pods are gone both devices are free.
 func TestABindingWithoutAnAnswerNeitherLosesADeviceNorGivesItTwice(t *testing.T) {
 	l, variant := newLine(t)
@@ -83,7 +83,7 @@ func TestABindingWithoutAnAnswerNeitherLosesADeviceNorGivesItTwice(t *testing.T)
 			pass()
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusGatewayTimeout)
-			_, _ = io.WriteString(w, timeout) // the scheduler is there
+			_, _ = io.WriteString(w, lostAnswer) // the scheduler is there
 		},
 		"it was lost on its way": func(http.ResponseWriter, func()) { panic(http.ErrAbortHandler) },
 	} {

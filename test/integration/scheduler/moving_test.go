@@ -92,7 +92,7 @@ func (c *cluster) drain(node string) {
 	c.Helper()
 	c.awaitKnown(node)
 	quiet := 0
-	err := wait.PollUntilContextTimeout(c.Context(), 20*time.Millisecond, patience, true,
+	err := wait.PollUntilContextTimeout(c.Context(), 20*time.Millisecond, timeout, true,
 		func(ctx context.Context) (bool, error) {
 			quiet++
 			for _, pod := range c.pods() {
@@ -111,7 +111,7 @@ func (c *cluster) drain(node string) {
 // awaitPodsOn waits until so many pods are bound to a node.
 func (c *cluster) awaitPodsOn(node string, want int) {
 	c.Helper()
-	err := wait.PollUntilContextTimeout(c.Context(), 20*time.Millisecond, patience, true,
+	err := wait.PollUntilContextTimeout(c.Context(), 20*time.Millisecond, timeout, true,
 		func(context.Context) (bool, error) {
 			bound := 0
 			for _, pod := range c.pods() {

@@ -48,9 +48,9 @@ func TestPodsOfAnotherSchedulerHoldWhatTheirAllocationSays(t *testing.T) {
 	c.await(c.create(newPod("q", 1)), "to be found unschedulable", kube.Unschedulable)
 }
 
-// A node is deleted and made again while its pods live on, as when a kubelet registers anew. The
+// A node is deleted and made again while its pods live on, as when a kubelet registers again. The
 // second pod requests a label that only the new node has: so it is scheduled when the scheduler has
-// seen the new one, and not a moment earlier.
+// seen the new one, and not earlier.
 func TestANodeThatIsMadeAgainStillHasItsHolders(t *testing.T) {
 	c := newCluster(t)
 	c.node("cpu", 0)
@@ -159,13 +159,13 @@ func TestATerminatingPodHoldsItsDevicesAndOneThatHasEndedDoesNot(t *testing.T) {
 	scheduler.kill()
 	startScheduler(t)
 	if got, want := devices(c.schedule(newPod("next", 1))), devices(ended); got != want {
-		t.Errorf("given %s, want %s, whose holder has ended", got, want)
+		t.Errorf("allocated %s, want %s, whose holder has ended", got, want)
 	}
 	last := c.await(c.create(newPod("last", 1)), "to be found unschedulable", kube.Unschedulable)
 	if err := c.CoreV1().Pods(terminating.Namespace).Delete(t.Context(), terminating.Name, atOnce); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := devices(c.await(last, "to be bound", kube.Scheduled)), devices(terminating); got != want {
-		t.Errorf("given %s, want %s, whose holder is gone", got, want)
+		t.Errorf("allocated %s, want %s, whose holder is gone", got, want)
 	}
 }

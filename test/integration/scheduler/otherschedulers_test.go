@@ -118,10 +118,10 @@ func (c *cluster) admit(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, erro
 }
 
 // awaitAdmission waits until is holds for what the API server makes of a pod that requests a device
-// in its annotation, whatever is a device in limits.
+// in its annotation, with or without devices in limits.
 func (c *cluster) awaitAdmission(ctx context.Context, is func(*corev1.Pod, error) bool) {
 	c.Helper()
-	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true,
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, timeout, true,
 		func(ctx context.Context) (bool, error) { return is(c.admit(ctx, annotatedPod("admitted"))), nil })
 	if err != nil {
 		c.Error("the API server does not take notice of the policy")
@@ -156,25 +156,25 @@ func admissions() map[string]struct {
 		pod  *corev1.Pod
 		ours bool
 	}{
-		"GPUs in limits":                   {newPod("admitted", 2), true},
-		"GPUs of an init container":        {newPodOf("admitted", "init* main"), true},
-		"GPUs of a sidecar":                {newPodOf("admitted", "side* main"), true},
-		"GPUs of the last container":       {newPodOf("admitted", "a b c*"), true},
-		"a device of Intel's":              {limits("gpu.intel.com/i915", "1"), true},
-		"a partition of a GPU":             {limits("nvidia.com/mig-1g.10gb", "1"), true},
-		"a request in the annotation":      {annotatedPod("admitted"), true},
-		"GPUs and the default name":        {with(newPod("admitted", 1), named(defaultName)), true},
-		"GPUs of a Job's pod":              {with(newPod("admitted", 1), owned("Job")), true},
-		"GPUs of a DaemonSet's pod":        {with(newPod("admitted", 1), owned("DaemonSet")), true},
-		"GPUs beside a variable set twice": {with(newPod("admitted", 1), setTwice), true},
-		"nothing":                          {newPod("admitted", 0), false},
-		"CPU":                              {limits(corev1.ResourceCPU, "1"), false},
-		"no GPU":                           {limits("nvidia.com/gpu", "0"), false},
-		"storage":                          {limits(corev1.ResourceEphemeralStorage, "1Gi"), false},
-		"what is no device":                {limits("example.com/widget", "1"), false},
-		"what only ends like a device":     {limits("notnvidia.com/gpu", "1"), false},
-		"GPUs and another scheduler":       {with(newPod("admitted", 1), named("other")), false},
-		"GPUs and our name":                {with(newPod("admitted", 1), named(frameworkplugin.SchedulerName)), false},
+		"GPUs in limits":                {newPod("admitted", 2), true},
+		"GPUs of an init container":     {newPodOf("admitted", "init* main"), true},
+		"GPUs of a sidecar":             {newPodOf("admitted", "side* main"), true},
+		"GPUs of the last container":    {newPodOf("admitted", "a b c*"), true},
+		"a device of Intel's":           {limits("gpu.intel.com/i915", "1"), true},
+		"a partition of a GPU":          {limits("nvidia.com/mig-1g.10gb", "1"), true},
+		"a request in the annotation":   {annotatedPod("admitted"), true},
+		"GPUs and the default name":     {with(newPod("admitted", 1), named(defaultName)), true},
+		"GPUs of a Job's pod":           {with(newPod("admitted", 1), owned("Job")), true},
+		"GPUs of a DaemonSet's pod":     {with(newPod("admitted", 1), owned("DaemonSet")), true},
+		"GPUs and a variable set twice": {with(newPod("admitted", 1), setTwice), true},
+		"nothing":                       {newPod("admitted", 0), false},
+		"CPU":                           {limits(corev1.ResourceCPU, "1"), false},
+		"no GPU":                        {limits("nvidia.com/gpu", "0"), false},
+		"storage":                       {limits(corev1.ResourceEphemeralStorage, "1Gi"), false},
+		"what is no device":             {limits("example.com/widget", "1"), false},
+		"what only ends like a device":  {limits("notnvidia.com/gpu", "1"), false},
+		"GPUs and another scheduler":    {with(newPod("admitted", 1), named("other")), false},
+		"GPUs and our name":             {with(newPod("admitted", 1), named(frameworkplugin.SchedulerName)), false},
 		"GPUs on a node that it names": {
 			with(newPod("admitted", 1), func(pod *corev1.Pod) { pod.Spec.NodeName = "n1" }), false,
 		},
@@ -297,7 +297,7 @@ func TestPodsThatAnotherSchedulerBoundWithoutDevicesAreReportedAndEvicted(t *tes
 // awaitGone waits until a pod is deleted.
 func (c *cluster) awaitGone(pod *corev1.Pod) {
 	c.Helper()
-	err := wait.PollUntilContextTimeout(c.Context(), 20*time.Millisecond, patience, true,
+	err := wait.PollUntilContextTimeout(c.Context(), 20*time.Millisecond, timeout, true,
 		func(ctx context.Context) (bool, error) {
 			_, err := c.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 			return apierrors.IsNotFound(err), nil
@@ -374,7 +374,7 @@ func (t *trio) replace(start func() *process) {
 // until waits until is holds, and fails when the auditor has found something.
 func (t *trio) until(what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(churnPatience()); !is(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(churnTimeout()); !is(); time.Sleep(20 * time.Millisecond) {
 		if err := t.verdict(); err != nil {
 			t.Fatal(err)
 		}

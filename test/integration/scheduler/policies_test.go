@@ -68,8 +68,8 @@ func installPolicies(c *cluster) []string {
 func (c *cluster) removePolicies(ctx context.Context, names []string, inForce func(want bool)) {
 	c.Helper()
 	api := c.AdmissionregistrationV1()
-	// The last policy to go tells that all have: the API server applies policies as they were at
-	// one moment, and may be a second behind. The tests that follow write allocations.
+	// When the last policy is gone, all are: the API server applies policies as they were at
+	// one time, and may be a second behind. The tests that follow write allocations.
 	for _, name := range append(slices.Clone(names), lastPolicy) {
 		// A test may have deleted them.
 		_ = api.ValidatingAdmissionPolicyBindings().Delete(ctx, name, metav1.DeleteOptions{})
@@ -116,7 +116,7 @@ func (c *cluster) policyInForce(ctx context.Context) (await func(want bool)) {
 	}
 	await = func(want bool) {
 		c.Helper()
-		err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true,
+		err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, timeout, true,
 			func(ctx context.Context) (bool, error) {
 				_, err := c.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx,
 					&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: lastPolicy}},

@@ -33,7 +33,7 @@ func (c *cluster) priorityClass(name string, value int32) string {
 	}
 	probe := newPod("probe", 0)
 	probe.Spec.PriorityClassName = name
-	err := wait.PollUntilContextTimeout(c.Context(), 10*time.Millisecond, patience, true,
+	err := wait.PollUntilContextTimeout(c.Context(), 10*time.Millisecond, timeout, true,
 		func(ctx context.Context) (bool, error) {
 			_, err := c.CoreV1().Pods(probe.Namespace).Create(ctx, probe,
 				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -168,9 +168,9 @@ func (c *cluster) hold(nodes []string) []string {
 func TestPreemptionTakesWhatCostsLeastAndNothingThatDoesNotHelp(t *testing.T) {
 	startScheduler(t)
 	for name, test := range map[string]struct {
-		nodes   []string
-		evicted []string
-		given   string // "" when the pod must wait
+		nodes     []string
+		evicted   []string
+		allocated string // "" when the pod must wait
 	}{
 		"the pair whose holders matter least": {
 			[]string{"ml ll"}, []string{"n0-2", "n0-3"}, "n0-gpu-2 n0-gpu-3",
@@ -196,8 +196,8 @@ func TestPreemptionTakesWhatCostsLeastAndNothingThatDoesNotHelp(t *testing.T) {
 		"only on the node where it helps": {
 			[]string{"lh lh", "hl ll"}, []string{"n1-2", "n1-3"}, "n1-gpu-2 n1-gpu-3",
 		},
-		"nobody, for no pair can be had":                  {[]string{"lh hl", "h. .h"}, nil, ""},
-		"nobody, for there is a pair that is free anyway": {[]string{"ll ll", "hh .."}, nil, "n1-gpu-2 n1-gpu-3"},
+		"none, for no pair can be had":                  {[]string{"lh hl", "h. .h"}, nil, ""},
+		"none, for there is a pair that is free anyway": {[]string{"ll ll", "hh .."}, nil, "n1-gpu-2 n1-gpu-3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
@@ -206,12 +206,12 @@ func TestPreemptionTakesWhatCostsLeastAndNothingThatDoesNotHelp(t *testing.T) {
 			wanted := newPod("wanted", 2)
 			wanted.Spec.PriorityClassName = c.priorityClass("h", 1000)
 			pod := c.create(wanted)
-			if test.given == "" {
-				c.awaitNobodyEvicted(pod)
+			if test.allocated == "" {
+				c.awaitNoVictims(pod)
 			} else {
 				pod = c.await(pod, "to be bound", kube.Scheduled)
-				if got := devices(pod); got != test.given {
-					t.Errorf("given %s, want %s", got, test.given)
+				if got := devices(pod); got != test.allocated {
+					t.Errorf("allocated %s, want %s", got, test.allocated)
 				}
 			}
 			var evicted []string
@@ -229,9 +229,9 @@ func TestPreemptionTakesWhatCostsLeastAndNothingThatDoesNotHelp(t *testing.T) {
 	}
 }
 
-// awaitNobodyEvicted waits until a pod is unschedulable, and nobody will be evicted for it: victims
+// awaitNoVictims waits until a pod is unschedulable, and no pod will be evicted for it: victims
 // go later, but their node is nominated at once.
-func (c *cluster) awaitNobodyEvicted(pod *corev1.Pod) {
+func (c *cluster) awaitNoVictims(pod *corev1.Pod) {
 	c.Helper()
 	pod = c.await(pod, "to be found unschedulable", kube.Unschedulable)
 	if node := pod.Status.NominatedNodeName; node != "" {
@@ -239,8 +239,8 @@ func (c *cluster) awaitNobodyEvicted(pod *corev1.Pod) {
 	}
 }
 
-// Evicting everybody would not help: nobody is evicted.
-func TestNobodyIsEvictedForWhatTheNodeDoesNotHave(t *testing.T) {
+// Evicting all pods would not help: no pod is evicted.
+func TestNoPodIsEvictedForWhatTheNodeDoesNotHave(t *testing.T) {
 	c := newCluster(t)
 	c.node("n1", 2)
 	higher := c.priorityClass("higher", 2000)
@@ -248,6 +248,6 @@ func TestNobodyIsEvictedForWhatTheNodeDoesNotHave(t *testing.T) {
 	held := c.schedule(newPod("low", 1))
 	greedy := newPod("greedy", 3)
 	greedy.Spec.PriorityClassName = higher
-	c.awaitNobodyEvicted(c.create(greedy))
+	c.awaitNoVictims(c.create(greedy))
 	c.await(held, "to be there still", func(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil })
 }

@@ -194,7 +194,7 @@ func TestWithoutAQuotaAnEventSaysWhatIsNotCounted(t *testing.T) {
 // awaitEvent waits for an event of a pod, of which want is a part.
 func (c *cluster) awaitEvent(pod *corev1.Pod, reason, want string) {
 	c.Helper()
-	ctx, cancel := context.WithTimeout(c.Context(), patience)
+	ctx, cancel := context.WithTimeout(c.Context(), timeout)
 	defer cancel()
 	watch, err := c.CoreV1().Events(pod.Namespace).Watch(ctx, metav1.ListOptions{
 		FieldSelector: "reason=" + reason + ",involvedObject.uid=" + string(pod.UID),

@@ -51,7 +51,7 @@ func (c *cluster) options(user string) kubectl.Options {
 func (c *cluster) awaitConnection(options kubectl.Options, is func(*kubectl.Client) bool) *kubectl.Client {
 	c.Helper()
 	var last error
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(250 * time.Millisecond) {
+	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(250 * time.Millisecond) {
 		client, err := kubectl.Connect(c.Context(), options)
 		if err == nil && is(client) {
 			c.Cleanup(client.Close)
@@ -93,7 +93,7 @@ func TestLeaderAndStandbyAnswerAndSayWhichTheyAre(t *testing.T) {
 		}
 		var nodes schedulerapi.NodeList
 		status, text := r.get(schedulerapi.NodesPath)
-		for end := time.Now().Add(patience); status == http.StatusServiceUnavailable && time.Now().Before(end); {
+		for end := time.Now().Add(timeout); status == http.StatusServiceUnavailable && time.Now().Before(end); {
 			time.Sleep(20 * time.Millisecond) // it does not know the whole cluster yet
 			status, text = r.get(schedulerapi.NodesPath)
 		}
@@ -285,7 +285,7 @@ func TestASchedulerInAPodIsReachedThroughAPortForward(t *testing.T) {
 	options := kubectl.Options{Config: c.Config, Leases: c.CoordinationV1(), Now: time.Now}
 	client := c.awaitConnection(options, func(client *kubectl.Client) bool { return client.Instance.Pod == pod.Name })
 	var nodes schedulerapi.NodeList
-	if err := client.Ask(t.Context(), http.MethodGet, schedulerapi.NodesPath, nil, &nodes); err != nil ||
+	if err := client.Query(t.Context(), http.MethodGet, schedulerapi.NodesPath, nil, &nodes); err != nil ||
 		len(nodes.Items) != 1 || nodes.Items[0].Name != "cp1" {
 		t.Errorf("%v: %+v", err, nodes)
 	}
@@ -311,20 +311,20 @@ func TestASchedulerInAPodIsReachedThroughAPortForward(t *testing.T) {
 		t.Errorf("%d requests: %v", requests.Load(), err)
 	}
 
-	// Nobody does.
+	// No server listens.
 	impostor.Close()
 	for tries := 0; ; tries++ { // the stream that has the reason may be cut off before it is read
 		client, err := kubectl.Connect(t.Context(), options)
 		if err == nil {
 			client.Close()
-			t.Error("nobody answers")
+			t.Error("the connection succeeds without a server")
 			break
 		}
 		if strings.Contains(err.Error(), "connection refused") {
 			break
 		}
 		if tries == 10 {
-			t.Errorf("it is not said that nobody listens: %v", err)
+			t.Errorf("the error does not say that the connection is refused: %v", err)
 			break
 		}
 	}
@@ -343,7 +343,7 @@ func TestASchedulerInAPodIsReachedThroughAPortForward(t *testing.T) {
 
 // The document that is served is that of the repository.
 // With the optional policy, a right to write Leases everywhere is not one to publish a key.
-func TestNobodyElsePublishesAKey(t *testing.T) {
+func TestOnlyTheSchedulerPublishesAKey(t *testing.T) {
 	c := newCluster(t)
 	var policy admissionv1.ValidatingAdmissionPolicy
 	var binding admissionv1.ValidatingAdmissionPolicyBinding
@@ -371,7 +371,7 @@ func TestNobodyElsePublishesAKey(t *testing.T) {
 		}
 		return err
 	}
-	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) { // until it is in force
+	for end := time.Now().Add(timeout); ; time.Sleep(100 * time.Millisecond) { // until it is in force
 		err := write(schedulerapi.Namespace)
 		if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "only the device scheduler") {
 			break
@@ -395,7 +395,7 @@ func TestTheAPIDescribesItself(t *testing.T) {
 	startSchedulerWith(t, serving(freePort(t)))
 	client := c.awaitConnection(c.options("viewer"), func(*kubectl.Client) bool { return true })
 	var text []byte
-	if err := client.Ask(t.Context(), http.MethodGet, schedulerapi.OpenAPIPath, nil, &text); err != nil {
+	if err := client.Query(t.Context(), http.MethodGet, schedulerapi.OpenAPIPath, nil, &text); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(text, []byte(schedulerapi.OpenAPI())) {

@@ -35,7 +35,7 @@ import (
 // viewerRole is what administrators apply.
 const viewerRole = "../../../deploy/rbac/kubedevice-devices-viewer.yaml"
 
-// freePort returns a port that nobody listens on.
+// freePort returns a port without a listener.
 func freePort(t *testing.T) int {
 	t.Helper()
 	port, err := controlplane.FreePort()
@@ -50,7 +50,7 @@ func serving(port int, more ...string) []string {
 	return append([]string{fmt.Sprintf("--devices-secure-port=%d", port), "--bind-address=127.0.0.1"}, more...)
 }
 
-// reader reads the API as one user, whoever answers.
+// reader reads the API as one user, of whichever scheduler answers.
 type reader struct {
 	*testing.T
 	client *http.Client
@@ -80,7 +80,7 @@ func newReader(t *testing.T, port int, user string, groups ...string) reader {
 // get returns the status and the text of an answer, as soon as there is a server.
 func (r reader) get(path string) (int, string) {
 	r.Helper()
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	for {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+path, nil)
@@ -109,7 +109,7 @@ func (r reader) get(path string) (int, string) {
 func await[T any](r reader, path string, want T, ignore ...cmp.Option) {
 	r.Helper()
 	var last string
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(250 * time.Millisecond) {
+	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(250 * time.Millisecond) {
 		status, text := r.get(path)
 		var got T
 		if last = text; status == http.StatusOK {
@@ -226,7 +226,7 @@ func TestTheAPIIsForThoseWhoMayReadIt(t *testing.T) {
 	}
 }
 
-// withToken returns a client that sends a bearer token to whoever answers.
+// withToken returns a client that sends a bearer token to every server.
 func withToken(t *testing.T, token string) *http.Client {
 	client, err := rest.HTTPClientFor(&rest.Config{
 		BearerToken: token, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
@@ -289,7 +289,7 @@ func TestTheAPISaysWhoHasWhatAndWhereAPodFits(t *testing.T) {
 	}
 }
 
-// A device that its node has and nobody may get is shown, as unhealthy.
+// An unhealthy device of a node is shown, as unhealthy.
 func TestTheAPIShowsUnhealthyDevices(t *testing.T) {
 	c := newCluster(t)
 	c.viewer("viewer")

@@ -16,8 +16,8 @@ import (
 )
 
 // testdata/releases has, one directory a release, the annotation of a node with four GPUs, and that
-// of a pod which was given the first of them: as the published KubeDevice wrote them, as v0.1.0
-// does, and as a next release may, with fields that nobody knows yet. A scheduler may meet any of
+// of a pod which was allocated the first of them: as the published KubeDevice wrote them, as v0.1.0
+// does, and as a next release may, with fields that are unknown yet. A scheduler may meet any of
 // them during an upgrade. A release adds what it writes, and changes nothing.
 func TestNodesAndPodsOfOtherReleasesAreUnderstood(t *testing.T) {
 	startScheduler(t)
@@ -40,13 +40,13 @@ func TestNodesAndPodsOfOtherReleasesAreUnderstood(t *testing.T) {
 			held := newPod("held", 0)
 			held.Spec.SchedulerName = "other"
 			c.bindBy(c.create(held), "n1", read("pod.json"))
-			var given []string
+			var allocated []string
 			for _, name := range []string{"a", "b", "c"} {
-				given = append(given, devices(c.schedule(annotatedPod(name))))
+				allocated = append(allocated, devices(c.schedule(annotatedPod(name))))
 			}
-			slices.Sort(given)
-			if diff := cmp.Diff([]string{"n1-gpu-1", "n1-gpu-2", "n1-gpu-3"}, given); diff != "" {
-				t.Errorf("GPUs that are given beside what is held (-want +got):\n%s", diff)
+			slices.Sort(allocated)
+			if diff := cmp.Diff([]string{"n1-gpu-1", "n1-gpu-2", "n1-gpu-3"}, allocated); diff != "" {
+				t.Errorf("GPUs that are allocated in addition to those that are held (-want +got):\n%s", diff)
 			}
 			c.await(c.create(annotatedPod("late")), "to be found unschedulable", kube.Unschedulable)
 		})

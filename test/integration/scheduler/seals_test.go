@@ -63,7 +63,7 @@ func (k *keyFile) start(more ...string) *process {
 		"profiles: [{pluginConfig: [{name: KubeDevice, args: {sealKey: %q}}]}]\n", k.path))
 }
 
-// forge creates a pod that is bound already, with these annotations, as nobody but the scheduler
+// forge creates a pod that is bound already, with these annotations, as only the scheduler
 // should. It has no limits: those count on its node as for any Kubernetes scheduler.
 func (c *cluster) forge(name, node string, annotations map[string]string) *corev1.Pod {
 	c.Helper()
@@ -109,7 +109,7 @@ func TestAForgedAllocationHoldsNothingWhereSealsAreEnforced(t *testing.T) {
 			if !wantBound {
 				c.await(pod, "to find the GPU taken", kube.Unschedulable)
 			} else if got := devices(c.await(pod, "to be bound", kube.Scheduled)); got != "n1-gpu-0" {
-				t.Errorf("the pod was given %s", got)
+				t.Errorf("the pod was allocated %s", got)
 			}
 			c.delete(forged)
 		})
@@ -134,7 +134,7 @@ func TestASealIsWorthNothingOnAnotherPod(t *testing.T) {
 	// A pod of the same name, which is not the same pod.
 	c.forge("victim", "n1", stolen)
 	if got := devices(c.schedule(newPod("honest", 2))); got != "n1-gpu-0 n1-gpu-1" {
-		t.Errorf("the pod was given %q", got)
+		t.Errorf("the pod was allocated %q", got)
 	}
 }
 
@@ -185,7 +185,7 @@ func TestAPodOfALostKeyHoldsWhatItsNodeReports(t *testing.T) {
 			keys.start()
 			next := c.schedule(newPod("next", 1))
 			if same := devices(next) == devices(old); same == reported {
-				t.Errorf("the old pod has %s, and the next one was given %s", devices(old), devices(next))
+				t.Errorf("the old pod has %s, and the next one was allocated %s", devices(old), devices(next))
 			}
 		})
 	}
@@ -197,7 +197,7 @@ func TestAnUnsealedPodIsReportedInAnEvent(t *testing.T) {
 	forged := c.forge("forged", "n1", map[string]string{deviceinfo.Annotation: allocated("forged", "n1", 0)})
 	newKeyFile(t, 1).start("--device-seal-mode=warn")
 	c.schedule(newPod("honest", 1))
-	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(timeout); ; time.Sleep(100 * time.Millisecond) {
 		list, err := c.EventsV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -225,7 +225,7 @@ func TestASchedulerWithoutItsKeysDoesNotStart(t *testing.T) {
 			scheduler := startSchedulerWith(t, test.arguments)
 			select {
 			case <-scheduler.ended:
-			case <-time.After(patience):
+			case <-time.After(timeout):
 				t.Fatal("it runs")
 			}
 			if text, err := os.ReadFile(scheduler.log); err != nil || !strings.Contains(string(text), test.want) {
@@ -268,7 +268,7 @@ func TestTheAPIServerTakesCertificatesOfSealKeys(t *testing.T) {
 // awaitLog waits until the scheduler has logged this.
 func (p *process) awaitLog(text string) {
 	p.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(timeout); ; time.Sleep(50 * time.Millisecond) {
 		log, err := os.ReadFile(p.log)
 		if err != nil {
 			p.Fatal(err)

@@ -218,7 +218,7 @@ func TestASecondSchedulerSchedulesDevicePodsWithTheRightsOfItsManifests(t *testi
 	}
 }
 
-// Whoever else has a scheduler's rights binds no pod to devices, and has no seal key.
+// Another program with a scheduler's rights binds no pod to devices, and has no seal key.
 func TestAnotherSchedulerWithTheSameRightsCannotAllocate(t *testing.T) {
 	c := newCluster(t)
 	s := installSecond(c)
@@ -290,7 +290,7 @@ func TestTwoSchedulersShareTheCPUOfANode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again := c.schedule(with(newPod("again", 1), "8")); devices(again) != devices(device) {
-		t.Errorf("the pod that takes its place was given %q, want %q", devices(again), devices(device))
+		t.Errorf("the pod that takes its place was allocated %q, want %q", devices(again), devices(device))
 	}
 }
 

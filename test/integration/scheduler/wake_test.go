@@ -38,7 +38,7 @@ func (r reader) attempts() int {
 }
 
 // 100 pods wait for two GPUs of one group. Nodes change in ways that do not help them, and a pod
-// with one GPU goes: nobody is tried again. Then a pair comes free, and one of them has it at once.
+// with one GPU goes: no pod is tried again. Then a pair comes free, and one of them has it at once.
 func TestPodsThatWaitAreTriedAgainForWhatHelpsThem(t *testing.T) {
 	c := newCluster(t)
 	c.node("n1", 4)
@@ -90,7 +90,7 @@ func TestPodsThatWaitAreTriedAgainForWhatHelpsThem(t *testing.T) {
 	c.delete(holders[2])
 	c.delete(holders[3])
 	bound := func(pod corev1.Pod) bool { return pod.Spec.NodeName != "" && strings.HasPrefix(pod.Name, "waiting-") }
-	for end := time.Now().Add(patience); !slices.ContainsFunc(c.pods(), bound); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(timeout); !slices.ContainsFunc(c.pods(), bound); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("a pair is free, and no pod has it")
 		}

@@ -16,7 +16,7 @@ import (
 // unprotected returns the environment of a container without the firewall, with what its device
 // plugin gives it.
 func unprotected(c container, by frontend) []string {
-	return by.merge(c.image, texts(list(c.env)), texts(list(c.given)), nil)
+	return by.merge(c.image, texts(list(c.env)), texts(list(c.passed)), nil)
 }
 
 // variables returns entries of an environment as variables.

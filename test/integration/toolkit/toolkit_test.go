@@ -81,7 +81,7 @@ type container struct {
 	annotations map[string]string // of its pod
 	mounts      []string          // paths at which /dev/null is mounted
 	sysAdmin    bool              // it has CAP_SYS_ADMIN
-	given       map[string]string // variables from the device plugin, if it was allocated a GPU
+	passed      map[string]string // variables from the device plugin, if it was allocated a GPU
 }
 
 // all are the paths of all GPUs.
@@ -149,24 +149,26 @@ func TestOfWhatAContainerAsksForItGetsWhatItWasAllocated(t *testing.T) {
 			off:       []string{"/dev/nvidia2"}, hookOff: "nvidia.com/gpu=2", refused: true,
 		},
 		"a container that was allocated one": {
-			container: container{given: first}, off: []string{"/dev/nvidia1"}, hookOff: "GPU-1",
+			container: container{passed: first}, off: []string{"/dev/nvidia1"}, hookOff: "GPU-1",
 			on: []string{"/dev/nvidia1"}, hookOn: "GPU-1",
 		},
 		"one that was allocated one and asks for all": {
 			container: container{
 				image: []string{"NVIDIA_VISIBLE_DEVICES=all"}, env: map[string]string{"NVIDIA_VISIBLE_DEVICES": "all"},
-				given: first,
+				passed: first,
 			},
 			off: []string{"/dev/nvidia1"}, hookOff: "GPU-1", offByNRI: "all",
 			on: []string{"/dev/nvidia1"}, hookOn: "GPU-1",
 		},
 		"one that was allocated one by CDI, so that no variable is set, and asks for all": {
-			container: container{env: map[string]string{"NVIDIA_VISIBLE_DEVICES": "all"}, given: map[string]string{}},
+			container: container{env: map[string]string{"NVIDIA_VISIBLE_DEVICES": "all"}, passed: map[string]string{}},
 			off:       all(), hookOff: "all",
 		},
 		"one that was allocated one and asks for all by an annotation, which the runtime prefers": {
-			container: container{annotations: map[string]string{"cdi.k8s.io/mine": "nvidia.com/gpu=all"}, given: first},
-			off:       all(), hookOff: "GPU-1", refused: true,
+			container: container{
+				annotations: map[string]string{"cdi.k8s.io/mine": "nvidia.com/gpu=all"}, passed: first,
+			},
+			off: all(), hookOff: "GPU-1", refused: true,
 		},
 		"an image that asks for all twice": {
 			container: container{image: []string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=all"}},
@@ -179,7 +181,7 @@ func TestOfWhatAContainerAsksForItGetsWhatItWasAllocated(t *testing.T) {
 		"an image and a pod that both ask, for a container that was allocated one": {
 			container: container{
 				image: []string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=3"},
-				env:   map[string]string{"NVIDIA_VISIBLE_DEVICES": "all"}, given: first,
+				env:   map[string]string{"NVIDIA_VISIBLE_DEVICES": "all"}, passed: first,
 			},
 			off: []string{"/dev/nvidia1"}, hookOff: "GPU-1", offByNRI: "all",
 			on: []string{"/dev/nvidia1"}, hookOn: "GPU-1",
@@ -188,7 +190,7 @@ func TestOfWhatAContainerAsksForItGetsWhatItWasAllocated(t *testing.T) {
 			container: container{env: map[string]string{"NVIDIA_VISIBLE_DEVICES ": "all"}},
 		},
 		"a container that was allocated one and limits its memory, which may fail it": {
-			container: container{env: map[string]string{"NVIDIA_GPU_MEMORY_LIMIT": "1"}, given: first},
+			container: container{env: map[string]string{"NVIDIA_GPU_MEMORY_LIMIT": "1"}, passed: first},
 			off:       []string{"/dev/nvidia1"}, hookOff: "GPU-1", refused: true,
 		},
 		"a container that asks for nothing": {},
@@ -228,7 +230,7 @@ func TestAContainerWithAGPUGetsNothingBesidesIt(t *testing.T) {
 		env: map[string]string{
 			"NVIDIA_IMEX_CHANNELS": "0,1", "NVIDIA_MIG_CONFIG_DEVICES": "all", "NVIDIA_MIG_MONITOR_DEVICES": "all",
 		},
-		sysAdmin: true, given: map[string]string{"NVIDIA_VISIBLE_DEVICES": "GPU-1"},
+		sysAdmin: true, passed: map[string]string{"NVIDIA_VISIBLE_DEVICES": "GPU-1"},
 	}
 	without := map[string]string{
 		"--device": "GPU-1", "--imex-channel": "0,1", "--mig-config": "all", "--mig-monitor": "all",
@@ -287,7 +289,7 @@ func protect(t *testing.T, c container, by frontend) (env []string, refused bool
 	}
 	if by.adjusts {
 		asked.Config.Envs = slices.Concat(image, list(c.env))
-	} else if guard.NeedsImage(asked, c.given != nil) {
+	} else if guard.NeedsImage(asked, c.passed != nil) {
 		asked.Image = image
 	}
 	for _, path := range c.mounts {
@@ -296,11 +298,11 @@ func protect(t *testing.T, c container, by frontend) (env []string, refused bool
 	if len(guard.Refused(asked)) > 0 {
 		return nil, true
 	}
-	o := guard.Neutralise(asked, list(c.given), c.given != nil)
+	o := guard.Neutralise(asked, list(c.passed), c.passed != nil)
 	if len(o.Refused) > 0 {
 		return nil, true
 	}
-	return by.merge(c.image, texts(list(c.env)), texts(slices.Concat(list(c.given), o.Set)), texts(o.Last)), false
+	return by.merge(c.image, texts(list(c.env)), texts(slices.Concat(list(c.passed), o.Set)), texts(o.Last)), false
 }
 
 func list(env map[string]string) []*runtimeapi.KeyValue {

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// A plugin that brings the process down by a panic that nobody can recover.
+// A plugin that brings the process down by a panic in a goroutine of its own.
 package main
 
 import (

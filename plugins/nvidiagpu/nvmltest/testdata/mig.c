@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// The part of the stand-in that knows MIG. machine.h has PROFILES, the number of profiles, their table profiles, and MIG,
+// The part of the fake that knows MIG. machine.h has PROFILES, the number of profiles, their table profiles, and MIG,
 // the path of the file that says how GPUs are partitioned. It has a line for each thing:
 //
 //	GPU on                  the GPU is in MIG mode
@@ -9,7 +9,7 @@
 //	GPU ci GI ID SLICES     a compute instance
 //	GPU used GI             a program uses the GPU instance, which is not there to be destroyed
 //
-// What creates and destroys instances writes the file anew.
+// What creates and destroys instances writes the file again.
 #include <stdio.h>
 #include <string.h>
 

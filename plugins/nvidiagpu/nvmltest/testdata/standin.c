@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// A stand-in for NVIDIA's libnvidia-ml.so.1. It is built against NVIDIA's own header and answers from machine.h, which
+// A fake of NVIDIA's libnvidia-ml.so.1. It is built against NVIDIA's own header and answers from machine.h, which
 // the test writes: COUNT, MEMORY, BUS, the matrices ancestor and nvlink, LOST, the path of a file that has a byte for each
 // GPU: 'x' where it does not answer, EVENTS, the path of a file that has a line for each critical error: GPU and XID, and
 // HEALTH, the path of a file that has a line for each GPU: whether a row could not be remapped, whether pages are pending

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// What the parts of the stand-in share.
+// What the parts of the fake share.
 #ifndef KUBEDEVICE_STANDIN_H
 #define KUBEDEVICE_STANDIN_H
 

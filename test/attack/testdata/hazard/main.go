@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A scheduler plugin with two faults: it panics for pods that request hazard/panic, and ends its
-// process, by a panic where nobody can recover it, for those that request hazard/crash.
+// process, by a panic in a goroutine of its own, for those that request hazard/crash.
 package main
 
 import (
@@ -34,7 +34,7 @@ func (hazard) PodFitsDevice(_ *types.NodeInfo, pod *types.PodInfo,
 			panic(fmt.Sprintf("no recipe for %d", quantity))
 		}
 		if quantity, ok := container.Requests["hazard/crash"]; ok {
-			go panic(fmt.Sprintf("no recipe for %d, and nobody to tell", quantity))
+			go panic(fmt.Sprintf("no recipe for %d, in a goroutine of its own", quantity))
 			select {}
 		}
 	}

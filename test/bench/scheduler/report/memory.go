@@ -50,7 +50,7 @@ func footprintsOf(size Size) []Footprint {
 }
 
 func (f Footprint) String() string {
-	return fmt.Sprintf("%s, resident memory beside %s: %.0f MiB (%.0f without files) beside %.0f (%.0f), "+
+	return fmt.Sprintf("%s, resident memory compared with %s: %.0f MiB (%.0f without files) to %.0f (%.0f), "+
 		"at most %.0f wanted: %s", f.Variant, f.Baseline, f.Own.Resident, f.Own.Anonymous, f.Other.Resident,
 		f.Other.Anonymous, f.Most, f.Says)
 }

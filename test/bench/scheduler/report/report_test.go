@@ -80,7 +80,7 @@ func TestBatchesAddUpToASample(t *testing.T) {
 }
 
 // What questions cost is not what pods cost.
-func TestTheCPUOfPodsHasNoGoalBesideWhatIfs(t *testing.T) {
+func TestTheCPUOfPodsHasNoGoalWithWhatIfs(t *testing.T) {
 	pair := Pair{Comparison{"asked", "alone", 0.95}, rounds(2, 2, 2, 2, 2), rounds(1, 1, 1, 1, 1), 7}
 	r := New("", 5, []Size{{Nodes: 3, Pairs: []Pair{pair}}}).Sizes[0].Ratios
 	for i, want := range []string{

@@ -12,13 +12,13 @@ import (
 	"text/tabwriter"
 )
 
-// Crowd is who creates pods beside those without devices.
+// Crowd is who creates pods in addition to those without devices.
 type Crowd int
 
 // The crowds.
 const (
-	// Nobody does.
-	Nobody Crowd = iota
+	// NoTenants stands for pods without devices alone.
+	NoTenants Crowd = iota
 	// Ordinary are tenants whose pods request no device and fit no node.
 	Ordinary
 	// Hostile are tenants whose pods cost the scheduler as much as they can.
@@ -30,13 +30,13 @@ const (
 
 // String describes the crowd.
 func (c Crowd) String() string {
-	return [Crowds]string{"nobody else", "pods without devices that fit nowhere", "the worst pods"}[c]
+	return [Crowds]string{"no tenants", "pods without devices that fit nowhere", "the worst pods"}[c]
 }
 
 // MarshalText writes the crowd's description.
 func (c Crowd) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// Period is what was measured beside a crowd.
+// Period is what was measured with a crowd.
 type Period struct {
 	Sample
 	// Refusals is how often the scheduler tried a pod that fit nowhere.
@@ -65,12 +65,12 @@ func (t *Tenants) Last() string {
 	return text
 }
 
-// ratios returns the throughput beside one crowd to that beside another, by round.
+// ratios returns the ratio of the throughput with one crowd to that with another, by round.
 func (t *Tenants) ratios(of, to Crowd) []float64 {
 	return t.compare(of, to, Period.PodsPerSecond)
 }
 
-// compare returns a value beside one crowd to that beside another, by round.
+// compare returns the ratio of a value with one crowd to that with another, by round.
 func (t *Tenants) compare(of, to Crowd, value func(Period) float64) []float64 {
 	var ratios []float64
 	for _, round := range t.Rounds {
@@ -98,7 +98,7 @@ func (t *Tenants) Print(to io.Writer) error {
 		return err
 	}
 	fmt.Fprintln(to)
-	for _, pair := range [][2]Crowd{{Hostile, Ordinary}, {Ordinary, Nobody}, {Hostile, Nobody}} {
+	for _, pair := range [][2]Crowd{{Hostile, Ordinary}, {Ordinary, NoTenants}, {Hostile, NoTenants}} {
 		ratios, cpus := t.ratios(pair[0], pair[1]), t.compare(pair[0], pair[1], Period.CPUPerPod)
 		fmt.Fprintf(to, "%s / %s: %.3f of the throughput (%.3f to %.3f), %.3f of the CPU (%.3f to %.3f)\n", pair[0],
 			pair[1], median(ratios), slices.Min(ratios), slices.Max(ratios), median(cpus), slices.Min(cpus),
@@ -120,7 +120,7 @@ func (t *Tenants) WriteJSON(path string) error {
 // Missed returns an error if the goal is missed.
 func (t *Tenants) Missed() error {
 	if got := median(t.ratios(Hostile, Ordinary)); got < tenantsGoal {
-		return fmt.Errorf("pods without devices keep %.3f of their throughput beside the worst pods: less than %.2f",
+		return fmt.Errorf("pods without devices keep %.3f of their throughput with the worst pods: less than %.2f",
 			got, tenantsGoal)
 	}
 	return nil

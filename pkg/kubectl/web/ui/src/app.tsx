@@ -30,7 +30,7 @@ export function App({ cluster, view, show, connection, said }: Props & { connect
   const search = useRef<HTMLInputElement>(null)
   const escape = useRef({})
   escape.current = asked ? noQuestion : nothing // the upper panel first
-  // Before the page is painted: whoever sees it can type.
+  // Before the page is painted: a user who sees it can type.
   useLayoutEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement

@@ -101,7 +101,7 @@ export function markOf(device: Device): Mark | undefined {
   return device.taints.some(cordons) ? "cordoned" : "tainted"
 }
 
-/** What devices are counted and shown by: a look, or, of those that nobody uses, what keeps new pods from them. */
+/** What devices are counted and shown by: a look, or, of those that no pod uses, what keeps new pods from them. */
 export const states = [...looks, ...marks] as const
 export type State = Look | Mark
 

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// How the page asks its server: with the key, in a header that it sets itself. Cookies would go to
+// How the page queries its server: with the key, in a header that it sets itself. Cookies would go to
 // all ports of this host, and an EventSource sends no header.
 
 /** Where the key is kept. Each origin has its own, and the port is a part of it. */
@@ -18,7 +18,7 @@ export async function unlock() {
   if (answer.ok) localStorage.setItem(stored, await answer.text())
 }
 
-/** What the server says when it does not do what it is asked. */
+/** What the server says when it refuses a request. */
 export class Refusal extends Error {}
 
 export async function get(path: string, signal?: AbortSignal): Promise<Response> {

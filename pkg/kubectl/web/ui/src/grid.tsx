@@ -158,7 +158,7 @@ function placeOfElement(target: EventTarget | null): Place | undefined {
   return { node: Number(card.dataset.index), device: [...card.querySelectorAll("button")].indexOf(button) - 1 } // the name
 }
 
-/** Shows a device's label beside the pointer, while it is there: what has been drawn may become another device. */
+/** Shows a device's label next to the pointer, while it is there: what has been drawn may become another device. */
 function explain({ target, type }: MouseEvent) {
   if (!(target instanceof HTMLElement) || !target.matches(".tile")) return
   target.title = type === "mouseover" ? (target.ariaLabel ?? "") : ""

@@ -59,7 +59,7 @@ export function queryOf(pod: Pod, changes: Change[]): string {
 }
 
 /**
- * The answer to a question, undefined while there is none yet. The scheduler is asked once for each question, and each
+ * The answer to a question, undefined while there is none yet. The scheduler is queried once for each question, and each
  * time that the version is another.
  */
 export function useAnswer(query: string, version: string | number = ""): Answer | undefined {

@@ -21,7 +21,7 @@ export interface View {
   device?: { node: string; path: string }
   node?: string
   pod?: string
-  /** The pod that waits, by its UID, about which the scheduler is asked; and what would be otherwise. */
+  /** The pod that waits, by its UID, about which the scheduler is queried; and what would be otherwise. */
   ask?: string
   changes: Change[]
 }
@@ -29,7 +29,7 @@ export interface View {
 /** What a view has selected when nothing is. */
 export const nothing = { device: undefined, node: undefined, pod: undefined }
 
-/** What a view asks when it asks nothing. */
+/** A view without a question. */
 export const noQuestion = { ask: undefined, changes: [] }
 
 export function readView(address: string): View {

@@ -12,7 +12,7 @@ import { type View, noQuestion } from "./view"
 
 /** Why a pod waits, and what would let it run: by a click, with what would follow. */
 export function WhyItWaits({ pod, show }: { pod: Pod; show: Props["show"] }) {
-  // It is asked again when the scheduler has another reason.
+  // It is queried again when the scheduler has another reason.
   const answer = useAnswer(queryOf(pod, []), pod.message)
   return (
     <>
@@ -133,7 +133,7 @@ export function Suppose({ changes, cluster, view, show }: Props & { changes: Cha
   )
 }
 
-/** The question that is asked, and the scheduler's answer. */
+/** The question, and the scheduler's answer. */
 export function WhatIf({ pod, answer, again, cluster, view, show }: Props & {
   pod: Pod
   answer?: Answer
@@ -181,7 +181,7 @@ function Answered({ placements, pod, cluster }: {
   )
 }
 
-/** A view without one of its changes; without the last one, nothing is asked. */
+/** A view without one of its changes; without the last one, there is no question. */
 function without(view: View, change: Change): Partial<View> {
   const changes = view.changes.filter((other) => other !== change)
   return { changes, ask: changes.length > 0 ? view.ask : undefined }

@@ -49,11 +49,11 @@ test("it is known since when the cluster is not read, until it is again", () => 
 
 test("changes are said aloud, and the first snapshot is not", () => {
   const cluster = new Cluster()
-  const sick = node("a", 2, (i) => (i === 1 ? { health: "Unhealthy" } : {}))
+  const unhealthy = node("a", 2, (i) => (i === 1 ? { health: "Unhealthy" } : {}))
   const with3 = (name: string) => node("a", 2, (i) => (i === 0 ? { use: "Whole", holders: [holder(name)] } : {}))
-  assert.equal(spoken(cluster.apply({ reset: true, complete: true, nodes: [sick], pods: [pod("p")] })), "")
+  assert.equal(spoken(cluster.apply({ reset: true, complete: true, nodes: [unhealthy], pods: [pod("p")] })), "")
   assert.equal(spoken(cluster.apply({ nodes: [node("a", 2)] })), "gpu-1 of a is healthy again")
-  assert.equal(spoken(cluster.apply({ nodes: [sick], pods: [pod("q")] })), "gpu-1 of a is not healthy. default/q waits")
+  assert.equal(spoken(cluster.apply({ nodes: [unhealthy], pods: [pod("q")] })), "gpu-1 of a is not healthy. default/q waits")
   assert.equal(spoken(cluster.apply({ nodes: [with3("q")], gonePods: ["uid-q", "uid-p"] })),
     "gpu-1 of a is healthy again. default/q on a has its devices")
   const many = node("a", 4, () => ({ health: "Unhealthy" }))

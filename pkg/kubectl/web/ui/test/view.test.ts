@@ -30,11 +30,11 @@ test("the address has all of a view, and nothing of a plain one", () => {
 function cluster(): Cluster {
   const c = new Cluster()
   const held = (i: number) => (i === 0 ? { use: "Whole" as const, model: "H100", holders: [holder("trainer")] } : {})
-  const sick = (i: number) =>
+  const unhealthy = (i: number) =>
     i === 3 ? { health: "Unhealthy" as const, taints: [cordon] } : i < 2 ? { taints: [taint] } : {}
   const other = { name: "nics", devices: [device("nic/eth0")] }
   const broken = { name: "broken", devices: [], problems: ["unreadable inventory"] }
-  c.apply({ reset: true, complete: true, nodes: [node("alpha", 4, held), node("beta", 4, sick), other, broken],
+  c.apply({ reset: true, complete: true, nodes: [node("alpha", 4, held), node("beta", 4, unhealthy), other, broken],
     pods: [pod("big", "needs 8 GPUs"), pod("small")] })
   return c
 }
@@ -155,8 +155,8 @@ test("a device says what it is without its colour", () => {
 })
 
 test("free is what each pod may have", () => {
-  const sick = node("n", 4, (i) => (i === 0 ? { health: "Unhealthy" } : {}))
-  assert.equal(freeOf(sick), "3 of 3 free")
+  const unhealthy = node("n", 4, (i) => (i === 0 ? { health: "Unhealthy" } : {}))
+  assert.equal(freeOf(unhealthy), "3 of 3 free")
   assert.equal(freeOf(node("n", 8, () => ({ taints: [cordon] }))), "0 of 8 free")
   assert.equal(freeOf(node("n", 8, (i) => (i < 2 ? { taints: [taint] } : { taints: [] }))), "6 of 8 free")
   for (const [closed, why] of [
@@ -164,6 +164,6 @@ test("free is what each pod may have", () => {
     [{ notReady: true }, ["not ready"]],
     [{ notReady: true, unschedulable: true }, ["not ready", "cordoned"]],
   ] as const) {
-    assert.deepEqual([freeOf({ ...sick, ...closed }), closedBy({ ...sick, ...closed })], ["0 of 3 free", why])
+    assert.deepEqual([freeOf({ ...unhealthy, ...closed }), closedBy({ ...unhealthy, ...closed })], ["0 of 3 free", why])
   }
 })

@@ -130,10 +130,10 @@ func (n *node) UpdateNodeInfo(info *types.NodeInfo) error {
 }
 
 func (n *node) DeviceHealth() ([]device.Health, error) {
-	if fault("it blocks when it is asked how devices are") {
+	if fault("it blocks when its devices' health is read") {
 		select {}
 	}
-	if fault("it panics when it is asked how devices are") {
+	if fault("it panics when its devices' health is read") {
 		panic("no gauge")
 	}
 	var list []device.Health
@@ -232,9 +232,9 @@ func (n *node) Allocate(
 	return nil, paths, envs, nil
 }
 
-// CreateDevicePlugin is the entry point of the device half.
+// CreateDevicePlugin is the entry point of the device plugin.
 func CreateDevicePlugin() (device.Device, error) {
-	if fault("the device half's entry point returns an error") {
+	if fault("the device plugin's entry point returns an error") {
 		return nil, errors.New("no licence")
 	}
 	n := &node{shared: map[string]string{}}
@@ -273,7 +273,7 @@ type scheduler struct {
 }
 
 func (s *scheduler) GetName() string {
-	if fault("the scheduler half has no name") {
+	if fault("the scheduler plugin has no name") {
 		return "\n"
 	}
 	return "gears"
@@ -294,7 +294,7 @@ func (s *scheduler) AddNode(name string, info *types.NodeInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.nodes[name]++
-	if fault("the halves use different levels") {
+	if fault("the plugins use different levels") {
 		for id := range gears {
 			delete(info.Allocatable, nameOf(id))
 			info.Allocatable[types.ResourceName("resource/group/"+level()+"/"+id+"/units")] = 1
@@ -314,15 +314,15 @@ func (s *scheduler) RemoveNode(name string) {
 	delete(s.nodes, name)
 }
 
-// level is the level of gears for the scheduler half.
+// level is the level of gears for the scheduler plugin.
 func level() string {
-	if fault("the halves use different levels") {
+	if fault("the plugins use different levels") {
 		return "cog"
 	}
 	return "gear"
 }
 
-// free returns the names of the node's gears that nobody uses, sorted.
+// free returns the names of the node's gears that no pod uses, sorted.
 func free(info *types.NodeInfo) []types.ResourceName {
 	var names []types.ResourceName
 	for _, name := range slices.Sorted(maps.Keys(info.Allocatable)) {
@@ -567,7 +567,7 @@ func (t *translator) PodGone(_, uid string) {
 	delete(t.pods, uid)
 }
 
-// CreateDeviceSchedulerPlugin is the entry point of the scheduler half.
+// CreateDeviceSchedulerPlugin is the entry point of the scheduler plugin.
 func CreateDeviceSchedulerPlugin() (devicescheduler.DeviceScheduler, error) {
 	if fault("the entry point panics") {
 		panic("stuck")
@@ -586,7 +586,7 @@ func CreateDeviceSchedulerPlugin() (devicescheduler.DeviceScheduler, error) {
 	}
 	s := &scheduler{nodes: map[string]int{}, starts: int(file.Size())}
 	switch {
-	case fault("a method of the scheduler half has another type"):
+	case fault("a method of the scheduler plugin has another type"):
 		return misnamed{s}, nil
 	case fault("it translates by what is used"), fault("none, with the group scheduler"), fault("Revision does not grow"),
 		fault("who has waited gets less"), fault("PodGone panics for an unknown pod"):

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A device plugin in the pattern of those that were written for the published KubeDevice: it writes
-// into the maps of whatever it is given without a look whether they are there. The node has four
+// into the maps of its arguments without a check for nil. The node has four
 // chips in two pairs, which exist by name alone.
 package main
 

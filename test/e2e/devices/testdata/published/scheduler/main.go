@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A scheduler plugin in the pattern of those that were written for the published KubeDevice: it
-// keeps the nodes in maps without a lock, and writes into the maps of whatever it is given without
-// a look whether they are there. It asks for pairs of chips where a container counts chips.
+// keeps the nodes in maps without a lock, and writes into the maps of its arguments without
+// a check for nil. It requests pairs of chips where a container counts chips.
 package main
 
 import (

@@ -16,9 +16,9 @@ import (
 	"github.com/kubedevice/kubedevice/test/image"
 )
 
-// CreateBeside has the runtime create a container in the sandbox of a pod of the node, past kubelet
-// and kubecri, with the annotations in the runtime that somebody else would give it.
-func (n *Node) CreateBeside(ctx context.Context, pod *corev1.Pod, name string, annotations map[string]string) error {
+// CreateInSandbox has the runtime create a container in the sandbox of a pod of the node, without
+// kubelet and kubecri, with the annotations in the runtime passed.
+func (n *Node) CreateInSandbox(ctx context.Context, pod *corev1.Pod, name string, annotations map[string]string) error {
 	type object = map[string]any
 	metadata := object{"name": pod.Name, "namespace": pod.Namespace, "uid": string(pod.UID)}
 	for file, content := range map[string]object{
@@ -46,7 +46,7 @@ func (n *Node) CreateBeside(ctx context.Context, pod *corev1.Pod, name string, a
 	}
 	created, err := n.Run(ctx, "crictl", "create", strings.TrimSpace(sandbox), "/var/container.json", "/var/pod.json")
 	if err != nil {
-		return fmt.Errorf("create a container beside those of pod %s: %w: %s", pod.Name, err, created)
+		return fmt.Errorf("create a container in the sandbox of pod %s: %w: %s", pod.Name, err, created)
 	}
 	return nil
 }
