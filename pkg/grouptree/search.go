@@ -130,7 +130,7 @@ func (p *Placer) nextGroup(k int, g int32) bool {
 			break
 		}
 		s.steps++
-		if !p.redundant(x, s.tried[tried:]) {
+		if !p.taken(g, x) && !p.redundant(x, s.tried[tried:]) {
 			s.tried = append(s.tried, x)
 			stop = p.try(k, g, x)
 		}

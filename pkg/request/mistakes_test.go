@@ -67,8 +67,10 @@ func TestAMalformedPathIsAnErrorWithItsSpelling(t *testing.T) {
 	for request, want := range map[types.ResourceName]string{
 		"gpu/a/cards": "", "gpu/gpu-generate-topology": "", "resource/group/gpu/gpu-generate-topology": "",
 		"nvidia.com/gpu": "", "resource/group/tokens": "", "numa/A/nvidia.com:gpu": "",
-		"numa/A/nvidia.com/gpu": "write numa/A/nvidia.com:gpu",
-		"gpu/a/b/cards":         "write <level>/<placeholder>/…/<resource>, such as gpugrp0/A/gpu/a/cards",
+		"numa/A/nvidia.com/gpu":  "write numa/A/nvidia.com:gpu",
+		"numa/!A/nvidia.com:gpu": "name them, such as numa/=0/nvidia.com:gpu", "gpugrp0/!A/gpu/!a/cards": "",
+		"numa/!A/nvidia.com:gpu/0/device": "name them, such as numa/=0/nvidia.com:gpu",
+		"gpu/a/b/cards":                   "write <level>/<placeholder>/…/<resource>, such as gpugrp0/A/gpu/a/cards",
 	} {
 		err := CheckName(request)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

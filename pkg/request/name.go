@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -40,9 +41,25 @@ func CheckName(request types.ResourceName) error {
 	if right, ok := kubeletdevice.Correct(request); ok {
 		return fmt.Errorf("%s is not written as a device of a kubelet device plugin: write %s", request, right)
 	}
+	if strings.HasPrefix(numaNode(request), grouptree.Different) {
+		return fmt.Errorf("%s: NUMA nodes that differ from each other cannot be requested: name them, such as "+
+			"numa/=0/nvidia.com:gpu and numa/=1/nvidia.com:gpu", request)
+	}
 	if _, err := resource.ParseRequest(request); err != nil {
 		return fmt.Errorf("%s is no path of a device: %w: write <level>/<placeholder>/…/<resource>, such as "+
 			"gpugrp0/A/gpu/a/cards or numa/A/nvidia.com:gpu", request, err)
 	}
 	return nil
+}
+
+// numaNode returns the placeholder for the NUMA node in a request for devices of a kubelet device
+// plugin, one or several. It is empty for other requests.
+func numaNode(request types.ResourceName) string {
+	full := resource.WithPrefix(request)
+	for _, name := range []types.ResourceName{full, full + "/0/" + kubeletdevice.Quantity} {
+		if _, numa, _, ok := kubeletdevice.ParseRequest(name); ok {
+			return numa
+		}
+	}
+	return ""
 }

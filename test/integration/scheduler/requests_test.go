@@ -4,9 +4,18 @@
 package scheduler_test
 
 import (
+	"fmt"
+	"maps"
+	"os"
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/plugins/gpu"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
@@ -93,4 +102,42 @@ func TestAShareIsWrittenAsAQuantity(t *testing.T) {
 	wrong := newPod("wrong", 0)
 	kube.SetRequests(wrong, `"gpu/a/memory":"20GB"`)
 	c.refusal(c.create(wrong), `"20GB" is no quantity; write a whole number, or a quantity such as "20Gi"`)
+}
+
+// The pod of the README: two GPUs of one close group, and two of a different one.
+func TestTheTwoPairsOfTheREADMEAreOfDifferentGroups(t *testing.T) {
+	readme, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, manifest, _ := strings.Cut(string(readme), "```yaml\n")
+	manifest, _, _ = strings.Cut(manifest, "```")
+	pod := &corev1.Pod{}
+	if err := yaml.UnmarshalStrict([]byte(manifest), pod); err != nil {
+		t.Fatal(err)
+	}
+	pod.Namespace = metav1.NamespaceDefault
+	c := newCluster(t)
+	var fours []gpu.GPU
+	for i := range 8 { // groups of four: two pairs have space in one
+		fours = append(fours, gpu.GPU{ID: fmt.Sprint("gpu-", i), Memory: 80 << 30, Groups: []int{i / 4, 0}})
+	}
+	c.nodeOf("n1", fours...)
+	startScheduler(t)
+	info, err := deviceinfo.PodAllocation(c.schedule(pod))
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups := map[string]map[string]bool{} // of a GPU's name, by placeholder
+	for request, from := range info.RunningContainers["main"].AllocateFrom {
+		placeholder, _, _ := strings.Cut(string(request[strings.Index(string(request), "!"):]), "/")
+		group, _, _ := strings.Cut(string(from), "/gpu/")
+		if groups[placeholder] == nil {
+			groups[placeholder] = map[string]bool{}
+		}
+		groups[placeholder][group] = true
+	}
+	if len(groups) != 2 || len(groups["!A"]) != 1 || len(groups["!B"]) != 1 || maps.Equal(groups["!A"], groups["!B"]) {
+		t.Errorf("the groups of the placeholders are %v", groups)
+	}
 }
