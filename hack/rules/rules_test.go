@@ -86,7 +86,7 @@ var mayImport = map[string][]string{
 	"pkg/kubeletdevice":  {"pkg/sdk"},
 	"pkg/trim":           {},
 	"pkg/logkey":         {},
-	"pkg/request":        {"pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/sdk"},
+	"pkg/request":        {"pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/sdk"},
 	"cmd/kubectl-device": {"pkg/kubectl"},
 	"pkg/schedulerapi":   {}, // types alone
 	"pkg/kubectl": {

@@ -41,7 +41,8 @@ func (r *reader) quantity(path, name string) (int64, error) {
 func parseQuantity(path, text string) (int64, error) {
 	wrong := func(problem string) (int64, error) {
 		return 0, &Error{
-			Field: path, Problem: quote(text) + problem, Fix: `write a whole number, or a quantity such as "20Gi" or "512Mi"`,
+			Field: path, Problem: quote(text) + problem,
+			Fix: `write a whole number, or a quantity such as "20Gi" or "512Mi"`,
 		}
 	}
 	if len(text) > maxQuantityBytes {

@@ -36,8 +36,8 @@ func (m Mistake) String() string {
 	return text
 }
 
-// leastMemory is the smallest plausible share of a device's memory, in bytes. A smaller number lacks
-// its unit.
+// leastMemory is the smallest plausible share of a device's memory, in bytes. A smaller number
+// lacks its unit.
 const leastMemory = 1 << 20
 
 // memory is the resource that is the memory of a device in bytes, as docs/plugins.md has it.
@@ -53,7 +53,9 @@ func Mistakes(written *types.PodInfo, source *deviceinfo.Source) []Mistake {
 	var found mistakes
 	for _, field := range source.Unknown {
 		if field.Field != "$schema" { // for editors
-			found.add(Mistake{Field: field.Field, Word: field.Key, Problem: "the field is not read", Known: field.Known})
+			found.add(Mistake{
+				Field: field.Field, Word: field.Key, Problem: "the field is not read", Known: field.Known,
+			})
 		}
 	}
 	found.requests("", "", written.Requests)
@@ -107,7 +109,8 @@ func (m *mistakes) requests(list, container string, requests types.ResourceList)
 			mistake.Problem = fmt.Sprintf("%s is the same request and has %d: the %d here has no effect, remove one",
 				full, requests[full], quantity)
 		case err == nil && path.Depth() > 0 && path.Resource() == memory && quantity > 0 && quantity < leastMemory:
-			mistake.Problem = fmt.Sprintf(`it is for %d bytes, less than 1 MiB: write the unit, such as "20Gi"`, quantity)
+			mistake.Problem = fmt.Sprintf(`it is for %d bytes, less than 1 MiB: write the unit, such as "20Gi"`,
+				quantity)
 		default:
 			continue
 		}

@@ -21,8 +21,8 @@ func TestMistakesAreNamedWithWhatToWrite(t *testing.T) {
 		`"gpu/a/memory":20480`: {main + `requests["gpu/a/memory"]: it is for 20480 bytes, less than 1 MiB: write the ` +
 			`unit, such as "20Gi"`},
 		`"gpu/a/memory":1048576`: nil,
-		`"gpu/a/cards":1,"resource/group/gpu/a/cards":2`: {main + `requests["gpu/a/cards"]: resource/group/gpu/a/cards ` +
-			`is the same request and has 2: the 1 here has no effect, remove one`},
+		`"gpu/a/cards":1,"resource/group/gpu/a/cards":2`: {main + `requests["gpu/a/cards"]: ` +
+			`resource/group/gpu/a/cards is the same request and has 2: the 1 here has no effect, remove one`},
 		`"gpu/a/cards":1,"resource/group/gpu/a/cards":1`: nil,
 	} {
 		text := `{"runningcontainer":{"main":{"requests":{` + requests + `}}}}`

@@ -178,8 +178,8 @@ func (r *Reader) read(pod *corev1.Pod, annotation string, waited bool) read {
 	return read{Request: request, byCount: request.ByCountOnly() && !request.Forged}
 }
 
-// Mistakes returns the mistakes in the annotation of a pod that is not bound. It returns none for an
-// annotation that cannot be read: Read returns an error for it.
+// Mistakes returns the mistakes in the annotation of a pod that is not bound. It returns none for
+// an annotation that cannot be read: Read returns an error for it.
 func (r *Reader) Mistakes(pod *corev1.Pod) []Mistake {
 	annotation := pod.Annotations[deviceinfo.Annotation]
 	if annotation == "" || len(annotation) > MaxRequestBytes {

@@ -60,8 +60,8 @@ func (l *linter) checkAnnotation(p *pod, e entry) {
 	}
 	for _, mistake := range request.Mistakes(a.written, a.source) {
 		if !mistake.Option || !a.mayBeOption(types.ResourceName(mistake.Word), mistake.Known) {
-			a.add(Warning, a.inner(a.source.Offset(mistake.Field)), "annotation %s: %s: %s", annotationKey, mistake.Field,
-				mistake.Problem).about(mistake.Word, mistake.Known)
+			a.add(Warning, a.inner(a.source.Offset(mistake.Field)), "annotation %s: %s: %s", annotationKey,
+				mistake.Field, mistake.Problem).about(mistake.Word, mistake.Known)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.written.Requests)) {
@@ -189,7 +189,8 @@ const prefix = types.DeviceGroupPrefix + "/"
 func (a *annotation) checkName(field string, name types.ResourceName) bool {
 	err := request.CheckName(name)
 	if err != nil {
-		a.add(Error, a.inner(a.source.Offset(field)), "annotation %s: %s: %v", annotationKey, field, err).Word = string(name)
+		a.add(Error, a.inner(a.source.Offset(field)), "annotation %s: %s: %v", annotationKey, field, err).
+			Word = string(name)
 	}
 	return err == nil
 }

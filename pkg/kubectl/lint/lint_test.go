@@ -167,7 +167,8 @@ func TestFindings(t *testing.T) {
 		},
 		"whole GPUs of the pod": {
 			value: `{"requests": {"nvidia.com/gpu": 1}}`, spec: oneMain,
-			want: "f:2:65: warning: annotation KubeDevice/DeviceInfo: requests[\"nvidia.com/gpu\"]: a pod as a whole gets no devices",
+			want: "f:2:65: warning: annotation KubeDevice/DeviceInfo: requests[\"nvidia.com/gpu\"]: " +
+				"a pod as a whole gets no devices",
 		},
 		"as many limits as whole GPUs": {
 			value: `{"runningcontainer": {"main": {"requests": {"gpu/x/cards": 1}}}}`,

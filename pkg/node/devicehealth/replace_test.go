@@ -125,7 +125,8 @@ func TestAContainerThatNeverRanIsGivenAnotherDeviceByDefault(t *testing.T) {
 		m.unstarted("0", "main")
 		m.breaks("0 Xid79")
 		due := time.Now().Add(unstartedDelay).UTC().Format(time.RFC3339)
-		m.expect("it fails", nodeIll, podIll+"; the container, which never ran, is given another one if it is so at "+due)
+		m.expect("it fails", nodeIll,
+			podIll+"; the container, which never ran, is given another one if it is so at "+due)
 		time.Sleep(unstartedDelay)
 		m.expect("then", "asks for 0: [main]")
 		time.Sleep(answerLimit)

@@ -130,7 +130,9 @@ func TestSummaryOfAPod(t *testing.T) {
 			pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "runs", ContainerID: "containerd://1"}}
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{
 				{Name: "waits"}, {Name: "ran", RestartCount: 1},
-				{Name: "ended", LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}},
+				{Name: "ended", LastTerminationState: corev1.ContainerState{
+					Terminated: &corev1.ContainerStateTerminated{},
+				}},
 			}
 			return pod
 		}(), Pod{Unstarted: []string{"waits"}}},

@@ -16,7 +16,9 @@ func (p Pod) NeverStarted(container string) bool { return slices.Contains(p.Unst
 // unstarted returns the containers that the kubelet reports and never created, in the order of the
 // pod's statuses.
 func unstarted(pod *corev1.Pod) (names []string) {
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+	for _, statuses := range [][]corev1.ContainerStatus{
+		pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses,
+	} {
 		for i := range statuses {
 			status := &statuses[i]
 			if status.ContainerID == "" && status.RestartCount == 0 && status.LastTerminationState.Terminated == nil {

@@ -17,7 +17,7 @@ import (
 // Each request of a container has to come back in the device requests that plugins make of it:
 //
 //   - a path as device requests of the same kind, a resource of devices of one level, in the same
-//     quantity or more: plugins add levels and change placeholders, and add devices that are counted,
+//     quantity or more: plugins add levels, change placeholders, and add devices that are counted.
 //     Only a plugin that places its devices by itself may give them other names,
 //   - a count by any device request of a plugin that serves the name. How many it is, the plugin
 //     knows: gpu/a/cards is one of the GPUs that nvidia.com/gpu counts.
@@ -109,8 +109,8 @@ func (s *Set) unservedIn(info types.ContainerInfo, counted []types.ResourceName)
 	return left
 }
 
-// placedByItself reports whether a plugin that has the kind of a path, and places its devices without
-// the group scheduler, has made a device request of a container.
+// placedByItself reports whether a plugin that has the kind of a path, and places its devices
+// without the group scheduler, has made a device request of a container.
 func (s *Set) placedByItself(path types.ResourceName, info types.ContainerInfo) bool {
 	return slices.ContainsFunc(s.plugins, func(plugin *handle) bool {
 		return plugin.kinds != nil && !plugin.groups && plugin.kinds.has(path) && hasAny(plugin.kinds, info.DevRequests)

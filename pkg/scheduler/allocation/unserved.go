@@ -16,8 +16,8 @@ import (
 // unserved says which part of the request no plugin serves, or is translated to a request for
 // nothing, or "".
 //
-// Without it, a pod would be bound without devices that it requests, where their device scheduler is
-// not loaded or does not read the request.
+// Without it, a pod would be bound without devices that it requests, where their device scheduler
+// is not loaded or does not read the request.
 func (s *Set) unserved(t *translation) string {
 	served, unknown := false, false
 	for _, container := range t.Containers {

@@ -8,9 +8,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	apitypes "k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubedevice/kubedevice/pkg/cache"
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -20,14 +18,6 @@ const reasonMistake = "RequestMistake"
 
 // maxMistakeBytes is how much of the mistakes an event names. It has 1024 bytes for everything.
 const maxMistakeBytes = 900
-
-// mistakenPods is how many pods are remembered for which the event was written.
-const mistakenPods = 1 << 12
-
-// reported has the annotation for which a pod's event was written, by the pod's UID.
-type reported = cache.Cache[apitypes.UID, string]
-
-func newReported() *reported { return cache.New[apitypes.UID, string](mistakenPods) }
 
 // reportMistakes writes an event for the parts of a pod's annotation that do not do what its author
 // probably wants: once for each annotation that the pod has had. The pod is scheduled without them.

