@@ -22,6 +22,7 @@ type written struct {
 	containers map[string]*writtenContainer
 	unserved   []string // requests that no plugin of the test serves
 	mistakes   []string // what has no effect, or a doubtful one
+	options    []string // which request no device by themselves: a pod with nothing else waits
 	malformed  string   // why the annotation as a whole cannot be read
 }
 
@@ -93,10 +94,11 @@ func (w *written) read(t *testing.T, text json.RawMessage, container *writtenCon
 		segments := strings.Split(path, "/")
 		switch {
 		case name == "gpu/gpu-generate-topology":
+			w.options = append(w.options, name)
 		case name == "nvidia.com/gpu" && container != nil:
 			container.count = max(container.count, quantity)
 		case len(segments) == 2 && !strings.Contains(segments[0], "."):
-			w.mistakes = append(w.mistakes, name)
+			w.mistakes, w.options = append(w.mistakes, name), append(w.options, name)
 		case len(segments)%2 == 0 || container == nil || segments[len(segments)-3] != "gpu":
 			w.unserved = append(w.unserved, name)
 		default:
