@@ -57,7 +57,8 @@ func TestWhatIsWrittenIsAllocatedOrNamed(t *testing.T) {
 			for _, problem := range read.differences(pod) {
 				t.Errorf("pod %d is bound, and %s\n%s", i, problem, text)
 			}
-		case !slices.ContainsFunc(slices.Concat(read.unserved, read.options, []string{"GPU", "NVLink", "nvidia.com/gpu"}),
+		case !slices.ContainsFunc(
+			slices.Concat(read.unserved, read.options, []string{"GPU", "NVLink", "nvidia.com/gpu"}),
 			func(word string) bool { return strings.Contains(whyUnscheduled(pod), word) }):
 			t.Errorf("pod %d waits, and nothing says for what: %s\n%s", i, whyUnscheduled(pod), text)
 		default:
