@@ -128,7 +128,7 @@ func TestMalformedPodErrorNamesTheField(t *testing.T) {
 		"a quantity beyond int64":         {number("9223372036854775808"), field + `["gpu/a/cards"]`, "too large"},
 		"a quantity with a point":         {number("1.0"), field + `["gpu/a/cards"]`, "whole number"},
 		"a quantity with an exponent":     {number("1e3"), field + `["gpu/a/cards"]`, "whole number"},
-		"a quantity as a string":          {number(`"1"`), field + `["gpu/a/cards"]`, "a string"},
+		"a quantity in other units":       {number(`"1 GB"`), field + `["gpu/a/cards"]`, "no quantity"},
 		"a quantity that is null":         {number("null"), field + `["gpu/a/cards"]`, "null"},
 		"a scorer beyond int32": {
 			`{"runningcontainer":{"r":{"scorer":{"a":2147483648}}}}`, `runningcontainer["r"].scorer["a"]`, "too large",

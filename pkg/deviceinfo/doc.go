@@ -10,6 +10,9 @@
 // values in them, and [PodAllocation] reads them only from a pod that is bound to the node which
 // they name.
 //
+// A request is a whole number in base units, or a string with a quantity in the notation of
+// Kubernetes: 21474836480 and "20Gi" are the same. All that programs write is whole numbers.
+//
 // # Large nodes
 //
 // In the published form of a node's annotation each of its lists names each resource in full, which

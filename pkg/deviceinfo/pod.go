@@ -25,7 +25,7 @@ func decodePod(value string, parts *Source) (*types.PodInfo, error) {
 		case "nodename":
 			return r.name(key, &pod.NodeName)
 		case "requests":
-			return r.quantities(key, &pod.Requests)
+			return r.requests(key, &pod.Requests)
 		case "initcontainer":
 			return r.containers(key, &pod.InitContainers)
 		case "runningcontainer":
@@ -56,7 +56,7 @@ func (r *reader) containers(path string, destination *map[string]types.Container
 			r.mark(path)
 			switch key {
 			case "requests":
-				return r.quantities(path, &info.Requests)
+				return r.requests(path, &info.Requests)
 			case "devrequests":
 				return r.quantities(path, &info.DevRequests)
 			case "allocatefrom":

@@ -167,13 +167,22 @@ func (r *reader) name(path string, destination *string) error {
 	return checkName(path, name)
 }
 
-// quantities reads a ResourceList.
+// quantities reads a ResourceList of whole numbers.
 func (r *reader) quantities(path string, destination *types.ResourceList) error {
+	return r.list(path, destination, func(field, key string) (int64, error) {
+		return r.number(field, key, math.MaxInt64)
+	})
+}
+
+// list reads a ResourceList, each entry by read.
+func (r *reader) list(
+	path string, destination *types.ResourceList, read func(field, key string) (int64, error),
+) error {
 	list := types.ResourceList{}
 	err := r.object(path, func(key string) error {
 		field := entryPath(path, key)
 		r.mark(field)
-		quantity, err := r.number(field, key, math.MaxInt64)
+		quantity, err := read(field, key)
 		list[types.ResourceName(key)] = quantity
 		return err
 	})

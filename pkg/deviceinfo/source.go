@@ -47,6 +47,15 @@ func ContainerField(containers, name, list, entry string) string {
 	return field
 }
 
+// RequestField returns the path of a request of a container in the list initcontainer or
+// runningcontainer, or of the pod as a whole if the name of the list is empty.
+func RequestField(containers, name string, request types.ResourceName) string {
+	if containers == "" {
+		return entryPath("requests", string(request))
+	}
+	return ContainerField(containers, name, "requests", string(request))
+}
+
 // unknown notes an ignored field.
 func (r *reader) unknown(path, key string, known ...string) {
 	if r.parts != nil {

@@ -14,7 +14,7 @@ import (
 func TestErrorsHaveOffsets(t *testing.T) {
 	for value, want := range map[string]string{ // what stands there
 		`{"requests": {"a/b/c": -1}}`:                                        `-1}}`,
-		`{"requests": {"a/b/c": "20Gi"}}`:                                    `"20Gi"}}`,
+		`{"requests": {"a/b/c": "20GB"}}`:                                    `"20GB"}}`,
 		`{"requests": {"a//c": 1}}`:                                          `"a//c": 1}}`,
 		`{"requests": [1]}`:                                                  `[1]}`,
 		`{"requests": {}, "requests": {}}`:                                   `"requests": {}}`,

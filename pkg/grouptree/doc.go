@@ -10,7 +10,8 @@
 // node form a tree of instances; the requests of one container form a tree of placeholders. A
 // placeholder goes to one instance of the same level, below the instance of its parent, such that
 // its own requests and all below it fit there. Two placeholders may share one instance if the
-// quantities allow it: that is how containers share devices.
+// quantities allow it: that is how containers share devices. Placeholders of one container that
+// begin with [Different] share none.
 //
 // # Use
 //

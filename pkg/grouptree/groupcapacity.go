@@ -49,6 +49,9 @@ func (e *explainer) groupsBelow(g, x int32) int64 {
 			here = min(here, e.groupsBelow(child, c)/groups)
 			child = next
 		}
+		if grp.different {
+			here = min(here, 1)
+		}
 		fitting += here
 	}
 	return fitting

@@ -88,6 +88,18 @@ func newOracle(s *scenario) *oracle {
 	return o
 }
 
+// shared reports whether slot k must have an instance of its own, and an earlier slot has it.
+func (o *oracle) shared(k int) bool {
+	ofOwn := func(s slot) bool { return strings.HasPrefix(s.path[strings.LastIndexByte(s.path, '/')+1:], "!") }
+	for j := range k {
+		if o.slots[j].container == o.slots[k].container && o.choice[j] == o.choice[k] && ofOwn(o.slots[j]) &&
+			ofOwn(o.slots[k]) {
+			return true
+		}
+	}
+	return false
+}
+
 // instances returns the possible instances of slot k after the earlier choices.
 func (o *oracle) instances(k int) []string {
 	prefix := types.DeviceGroupPrefix
@@ -110,6 +122,9 @@ func (o *oracle) each(visit func() bool) (complete bool) {
 		}
 		for _, instance := range o.instances(k) {
 			o.choice[k] = instance
+			if o.shared(k) {
+				continue
+			}
 			if !next(k + 1) {
 				return false
 			}
@@ -194,6 +209,7 @@ func randomScenario(r *rand.Rand) *scenario {
 			s.node.Allocatable["resource/group/power"] = 100
 		}
 	}
+	different := r.IntN(3) == 0
 	container := func() types.ContainerInfo {
 		info := types.ContainerInfo{DevRequests: types.ResourceList{}, Scorer: types.ResourceScorer{}}
 		for d := range r.IntN(4) {
@@ -202,6 +218,9 @@ func randomScenario(r *rand.Rand) *scenario {
 				placeholder := instances[r.IntN(2)]
 				if i == len(levels)-1 {
 					placeholder = string(rune('a' + d))
+				}
+				if different && r.IntN(2) == 0 {
+					placeholder = "!" + placeholder
 				}
 				path += "/" + level + "/" + placeholder
 			}

@@ -70,6 +70,7 @@ type group struct {
 	twin           int32 // the sibling before it if its requests are equal, or -1
 	itemLo, itemHi int32 // its own requests
 	itemEnd        int32 // its own and those below it
+	different      bool  // its placeholder begins with Different
 	needs          []need
 }
 

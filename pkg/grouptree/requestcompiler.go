@@ -156,6 +156,7 @@ func (c *compiler) flatten(ph *placeholder, parent int32) {
 		parent:    parent,
 		twin:      -1,
 		itemLo:    int32(len(r.items)),
+		different: isDifferent(ph.instance),
 	}
 	r.items = append(r.items, ph.items...)
 	g.itemHi = int32(len(r.items))
@@ -188,7 +189,8 @@ func (r *Request) alike(a, b int32) bool {
 	}
 	for k := range width {
 		x, y := &r.groups[a+k], &r.groups[b+k]
-		if x.signature != y.signature || x.end-a != y.end-b || x.itemHi-x.itemLo != y.itemHi-y.itemLo {
+		if x.signature != y.signature || x.end-a != y.end-b || x.itemHi-x.itemLo != y.itemHi-y.itemLo ||
+			x.different != y.different {
 			return false
 		}
 	}
@@ -253,6 +255,11 @@ func (c *compiler) finish() {
 	for _, it := range r.items {
 		content.num(int64(it.typ), it.quantity, int64(it.scorer))
 		content.str(string(it.pin))
+	}
+	for i, g := range r.groups {
+		if g.different {
+			content.num(int64(i))
+		}
 	}
 	r.digest = sha256.Sum256(content)
 }

@@ -130,7 +130,7 @@ func (p *Placer) nextGroup(k int, g int32) bool {
 			break
 		}
 		s.steps++
-		if !p.redundant(x, s.tried[tried:]) {
+		if !p.taken(g, x) && !p.redundant(x, s.tried[tried:]) {
 			s.tried = append(s.tried, x)
 			stop = p.try(k, g, x)
 		}
@@ -207,4 +207,30 @@ func (p *Placer) endContainer(k int) bool {
 	p.enter(ctr)
 	p.sums(ctr.itemLo, ctr.itemHi, 1)
 	return stop
+}
+
+// taken reports whether an earlier group of the container has instance x, and group g must have
+// another one. The groups before g in canonical order, except those that g is in, are placed.
+func (p *Placer) taken(g, x int32) bool {
+	grp := &p.req.groups[g]
+	if !grp.different {
+		return false
+	}
+	for h := g - 1; h >= 0 && p.req.groups[h].parent >= 0; h-- {
+		p.exact.steps++
+		other := &p.req.groups[h]
+		if other.different && other.signature == grp.signature && p.instanceOf(other) == x {
+			return true
+		}
+	}
+	return false
+}
+
+// instanceOf returns the instance of a placed group: the one of its level above its first request.
+func (p *Placer) instanceOf(grp *group) int32 {
+	x := p.tree.owner[p.assigned[grp.itemLo]]
+	for p.tree.instances[x].signature != p.signatures[grp.signature] {
+		x = p.tree.instances[x].parent
+	}
+	return x
 }

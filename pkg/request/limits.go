@@ -38,9 +38,40 @@ func CheckSize(containers int, annotation string) error {
 	return nil
 }
 
-// CheckRequests returns an error for an annotation that makes more requests, or makes them in more
-// containers, than can be placed.
+// CheckRequests returns the first error of CheckCounts and CheckName.
 func CheckRequests(written *types.PodInfo) error {
+	if err := CheckCounts(written); err != nil {
+		return err
+	}
+	if err := checkNames("", "", written.Requests); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(written.InitContainers)) {
+		if err := checkNames("initcontainer", name, written.InitContainers[name].Requests); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(written.RunningContainers)) {
+		if err := checkNames("runningcontainer", name, written.RunningContainers[name].Requests); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkNames checks the names of requests, in their order.
+func checkNames(list, container string, requests types.ResourceList) error {
+	for _, request := range slices.Sorted(maps.Keys(requests)) {
+		if err := CheckName(request); err != nil {
+			return fmt.Errorf("annotation %s: %s: %w", deviceinfo.Annotation,
+				deviceinfo.RequestField(list, container, request), err)
+		}
+	}
+	return nil
+}
+
+// checkCounts checks the number of requests and of containers with requests.
+func CheckCounts(written *types.PodInfo) error {
 	requests, containers := len(written.Requests), 0
 	for _, list := range []map[string]types.ContainerInfo{written.InitContainers, written.RunningContainers} {
 		for _, name := range slices.Sorted(maps.Keys(list)) {

@@ -178,10 +178,21 @@ func (r *Reader) read(pod *corev1.Pod, annotation string, waited bool) read {
 	return read{Request: request, byCount: request.ByCountOnly() && !request.Forged}
 }
 
+// Mistakes returns the mistakes in the annotation of a pod that is not bound. It returns none for
+// an annotation that cannot be read: Read returns an error for it.
+func (r *Reader) Mistakes(pod *corev1.Pod) []Mistake {
+	annotation := pod.Annotations[deviceinfo.Annotation]
+	if annotation == "" || len(annotation) > MaxRequestBytes {
+		return nil
+	}
+	return r.decoded(annotation).mistakes
+}
+
 // decoded is what an annotation says, or why it cannot be read.
 type decoded struct {
 	*types.PodInfo
-	err error
+	mistakes []Mistake
+	err      error
 }
 
 // decode reads the annotation of a pod that is not bound, which may be absent. What it returns must
@@ -190,12 +201,21 @@ func (r *Reader) decode(annotation string) (*types.PodInfo, error) {
 	if annotation == "" {
 		return &types.PodInfo{}, nil
 	}
+	found := r.decoded(annotation)
+	return found.PodInfo, found.err
+}
+
+// decoded reads an annotation once.
+func (r *Reader) decoded(annotation string) decoded {
 	known := r.annotations.For(len(annotation))
 	if found, ok := known.Get(annotation); ok {
-		return found.PodInfo, found.err
+		return found
 	}
-	found := decoded{}
-	found.PodInfo, found.err = deviceinfo.DecodePod(annotation)
+	pod, source, err := deviceinfo.LocatePod(annotation)
+	found := decoded{PodInfo: pod, err: err}
+	if err == nil {
+		found.mistakes = Mistakes(pod, source)
+	}
 	known.Add(annotation, found)
-	return found.PodInfo, found.err
+	return found
 }

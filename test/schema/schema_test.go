@@ -61,7 +61,10 @@ func TestSchemaAndDecoderAcceptTheSame(t *testing.T) {
 		`{"runningcontainer": {"main": null}}`:                                                true,
 		`{"runningcontainer": {"main": {"requests": null, "scorer": null}}}`:                  true,
 		`{"runningcontainer": {"main": {"requests": {"gpu/a/memory": 21474836480}}}}`:         true,
-		`{"runningcontainer": {"main": {"requests": {"gpu/a/memory": "20Gi"}}}}`:              false,
+		`{"runningcontainer": {"main": {"requests": {"gpu/a/memory": "20Gi"}}}}`:              true,
+		`{"runningcontainer": {"main": {"requests": {"gpu/a/memory": "20GB"}}}}`:              false,
+		`{"runningcontainer": {"main": {"requests": {"gpu/a/memory": "-1Gi"}}}}`:              false,
+		`{"runningcontainer": {"main": {"scorer": {"gpu/a/memory": "1"}}}}`:                   false,
 		`{"runningcontainer": {"main": {"requests": {"gpu/a/memory": null}}}}`:                false,
 		`{"runningcontainer": {"main": {"requests": {"gpu/a/memory": 1.5}}}}`:                 false,
 		`{"runningcontainer": {"main": {"requests": {"gpu/a/memory": -1}}}}`:                  false,
@@ -108,7 +111,7 @@ func TestTheDecoderAloneKnowsHowAValueIsSpelled(t *testing.T) {
 	schema := compile(t)
 	for _, text := range []string{
 		`{"requests": {"a": 1.0}}`, `{"requests": {"a": 1e3}}`, `{"requests": {}, "requests": {}}`,
-		`{"requests": {"\u0061": 1}}`,
+		`{"requests": {"\u0061": 1}}`, `{"requests": {"a": "500m"}}`, `{"requests": {"a": "8Ei"}}`,
 	} {
 		if !bySchema(t, schema, text) || byDecoder(text) {
 			t.Errorf("%s: by the schema %v, by the decoder %v", text, bySchema(t, schema, text), byDecoder(text))

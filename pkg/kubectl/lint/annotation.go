@@ -54,18 +54,19 @@ func (l *linter) checkAnnotation(p *pod, e entry) {
 		a.report(err)
 		return
 	}
-	for _, field := range a.source.Unknown {
-		if field.Field == "$schema" { // editors look there for the schema
-			continue
-		}
-		a.add(Warning, a.inner(a.source.Offset(field.Field)), "annotation %s: %s: the field is not read",
-			annotationKey, field.Field).about(field.Key, field.Known)
-	}
-	if err := request.CheckRequests(a.written); err != nil {
+	if err := request.CheckCounts(a.written); err != nil {
 		l.at(Error, e.key, "%v", err)
 		return
 	}
-	a.checkUncovered("", a.written.Requests, nil, "requests")
+	for _, mistake := range request.Mistakes(a.written, a.source) {
+		if !mistake.Option || !a.mayBeOption(types.ResourceName(mistake.Word), mistake.Known) {
+			a.add(Warning, a.inner(a.source.Offset(mistake.Field)), "annotation %s: %s: %s", annotationKey,
+				mistake.Field, mistake.Problem).about(mistake.Word, mistake.Known)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.written.Requests)) {
+		a.checkName(deviceinfo.RequestField("", "", name), name)
+	}
 	a.pod.requests = len(a.written.Requests) > 0
 	a.checkContainers("initcontainer", a.written.InitContainers)
 	a.checkContainers("runningcontainer", a.written.RunningContainers)
@@ -150,11 +151,6 @@ func (a *annotation) checkContainers(list string, containers map[string]types.Co
 		for _, request := range slices.Sorted(maps.Keys(info.Requests)) {
 			a.checkRequest(list, name, info, request)
 		}
-		for _, request := range slices.Sorted(maps.Keys(info.Scorer)) {
-			if _, ok := info.Requests[request]; !ok {
-				a.checkScorer(list, name, info, request)
-			}
-		}
 		limits := merged.GetContainerInPod(name).KubeRequests
 		a.checkUncovered(name, info.Requests, limits, field)
 	}
@@ -173,48 +169,56 @@ func (a *annotation) names(list string) (names []string) {
 	return slices.Sorted(maps.Keys(containers))
 }
 
-// checkScorer checks a scorer for something that the container does not request.
-func (a *annotation) checkScorer(list, container string, info types.ContainerInfo, request types.ResourceName) {
-	var known []string
-	for name := range info.Requests {
-		known = append(known, string(name))
-		if resource.WithPrefix(name) == resource.WithPrefix(request) {
-			return // two forms of one name
-		}
+// mayBeOption reports whether a request that is for no device may be an option of a plugin, which
+// lint does not know: it is called unlike all that lint knows.
+func (a *annotation) mayBeOption(name types.ResourceName, options []string) bool {
+	if slices.Contains(options, string(name)) || slices.Contains(options, strings.TrimPrefix(string(name), prefix)) {
+		return true
 	}
-	slices.Sort(known)
-	field := deviceinfo.ContainerField(list, container, "scorer", string(request))
-	a.add(Warning, a.inner(a.source.Offset(field)), "annotation %s: %s: the container does not request it, and the "+
-		"scorer has no effect", annotationKey, field).about(string(request), known)
+	family, _, _ := strings.Cut(strings.TrimPrefix(string(name), prefix), "/")
+	known := request.Nearest(string(name), options) != "" || slices.ContainsFunc(options, func(option string) bool {
+		return strings.HasPrefix(option, family+"/")
+	})
+	return !known
 }
 
-// isPath reports whether a request is for a device: …/<level>/<instance>/<resource>. Others are
-// counts, or say how devices are chosen, such as gpu/gpu-generate-topology.
-func isPath(request types.ResourceName) bool {
-	return resource.IsGroupResourceName(request) || strings.Count(string(request), "/") >= 2
+// prefix begins the full form of a request.
+const prefix = types.DeviceGroupPrefix + "/"
+
+// checkName checks the name of a request, and reports whether it is right.
+func (a *annotation) checkName(field string, name types.ResourceName) bool {
+	err := request.CheckName(name)
+	if err != nil {
+		a.add(Error, a.inner(a.source.Offset(field)), "annotation %s: %s: %v", annotationKey, field, err).
+			Word = string(name)
+	}
+	return err == nil
 }
 
 // checkRequest checks what a container requests.
 func (a *annotation) checkRequest(
-	list, container string, info types.ContainerInfo, request types.ResourceName,
+	list, container string, info types.ContainerInfo, name types.ResourceName,
 ) {
-	field := deviceinfo.ContainerField(list, container, "requests", string(request))
+	field := deviceinfo.RequestField(list, container, name)
 	offset := a.source.Offset(field)
-	quantity := info.Requests[request]
-	if !isPath(request) {
-		a.checkCount(field, offset, request, quantity)
+	quantity := info.Requests[name]
+	if !request.IsPath(name) {
+		a.checkCount(field, offset, name, quantity)
 		return
 	}
-	full := resource.WithPrefix(request)
+	if !a.checkName(field, name) {
+		return
+	}
+	full := resource.WithPrefix(name)
 	one := types.ContainerInfo{DevRequests: types.ResourceList{full: quantity}}
-	for name, scorer := range info.Scorer {
-		if resource.WithPrefix(name) == full {
+	for scored, scorer := range info.Scorer {
+		if resource.WithPrefix(scored) == full {
 			one.Scorer = types.ResourceScorer{full: scorer}
 		}
 	}
 	alone := &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{container: one}}
 	if _, err := grouptree.CompileRequest(alone, nil); err != nil {
-		a.add(Error, a.inner(offset), "annotation %s: %v", annotationKey, err).Word = string(request)
+		a.add(Error, a.inner(offset), "annotation %s: %v", annotationKey, err).Word = string(name)
 		return
 	}
 	extended, _, _, named := kubeletdevice.ParseRequest(full)
@@ -226,9 +230,9 @@ func (a *annotation) checkRequest(
 		a.checkCount(field, offset, extended, 0)
 	case quantity == 0:
 		a.add(Error, a.inner(offset), "annotation %s: container %q asks for 0 of %s: write how much of it, or remove "+
-			"it", annotationKey, container, request).Word = string(request)
+			"it", annotationKey, container, name).Word = string(name)
 	default:
-		a.compare(field, offset, request, quantity)
+		a.compare(field, offset, name, quantity)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/kubedevice/kubedevice/pkg/request"
 )
 
 // File returns what is wrong in a file of that name, in the order of its lines. cluster is nil if
@@ -62,7 +64,7 @@ func (l *linter) at(severity Severity, node *yaml.Node, format string, args ...a
 
 // about names the word that is wrong, and looks for one that is known.
 func (f *Finding) about(word string, known []string) {
-	f.Word, f.Nearest = word, nearest(word, known)
+	f.Word, f.Nearest = word, request.Nearest(word, known)
 }
 
 // lint checks one pod or template.

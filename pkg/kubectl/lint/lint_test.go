@@ -44,7 +44,7 @@ func aCluster(t testing.TB) *Cluster {
 	return NewCluster([]*corev1.Node{
 		{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 			deviceinfo.Annotation: `{"capacity": {"nvidia.com/gpu": 2,
-				"resource/group/gpu/a/cards": 1, "resource/group/gpu/a/memory": 100,
+				"resource/group/gpu/a/cards": 1, "resource/group/gpu/a/memory": 10485760,
 				"resource/group/gpu/b/cards": 1, "resource/group/gpu/b/memory": 1}}`,
 		}}},
 		{Status: corev1.NodeStatus{Capacity: corev1.ResourceList{
@@ -108,32 +108,12 @@ func TestAPlaceThatCannotBeKnownIsTheBeginning(t *testing.T) {
 	}
 }
 
-func TestTheNearestWordIsFound(t *testing.T) {
-	known := []string{"main", "side", "runningcontainer", "nvidia.com/gpu", "memory"}
-	for word, want := range map[string]string{
-		"mian": "main", "man": "main", "RunningContainer": "runningcontainer", "nvida.com/gpus": "nvidia.com/gpu",
-		"memmory": "memory", "mem": "", "worker": "", "": "", "main": "", strings.Repeat("m", maxWord+1): "",
-	} {
-		if got := nearest(word, known); got != want {
-			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
-		}
-	}
-	for _, d := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"abc", "", 3}, {"", "abc", 3}, {"abcd", "bacd", 1}, {"kitten", "sitting", 3}, {"ca", "abc", 3}} {
-		if got := distance(d.a, d.b); got != d.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", d.a, d.b, got, d.want)
-		}
-	}
-}
-
 // Rules that the transcripts do not show, each with the one finding of an otherwise good pod.
 func TestFindings(t *testing.T) {
 	names, requests := "", ""
 	for i := range 129 {
 		names += fmt.Sprintf("{name: c%d}, ", i)
-		requests += fmt.Sprintf(`"c%d": {"requests": {"gpu/a/memory": 1}}, `, i)
+		requests += fmt.Sprintf(`"c%d": {"requests": {"gpu/a/memory": 1048576}}, `, i)
 	}
 	const oneMain = "{containers: [{name: main}]}"
 	for name, test := range map[string]struct {
@@ -174,11 +154,11 @@ func TestFindings(t *testing.T) {
 		"the schema of an editor": {value: `{"$schema": "deviceinfo.schema.json"}`, spec: oneMain},
 		"an option of a plugin":   {value: `{"requests": {"gpu/gpu-generate-topology": 0}}`, spec: oneMain},
 		"more memory than any GPU has": {
-			value: `{"runningcontainer": {"main": {"requests": {"gpu/x/memory": 101}}}}`, spec: oneMain,
-			want: "it is 101: no node has more of it than 100 in one gpu",
+			value: `{"runningcontainer": {"main": {"requests": {"gpu/x/memory": "11Mi"}}}}`, spec: oneMain,
+			want: "it is 11 MiB: no node has more of it than 10 MiB in one gpu",
 		},
 		"no cluster to compare with": {
-			value: `{"runningcontainer": {"main": {"requests": {"gpu/x/memory": 101, "no/x/y": 1}}}}`, spec: oneMain,
+			value: `{"runningcontainer": {"main": {"requests": {"gpu/x/memory": "11Mi", "no/x/y": 1}}}}`, spec: oneMain,
 			offline: true,
 		},
 		"a whole GPU without a limit": {
@@ -187,7 +167,8 @@ func TestFindings(t *testing.T) {
 		},
 		"whole GPUs of the pod": {
 			value: `{"requests": {"nvidia.com/gpu": 1}}`, spec: oneMain,
-			want: "f:2:52: warning: the pod as a whole requests 1 of nvidia.com/gpu in its annotation",
+			want: "f:2:65: warning: annotation KubeDevice/DeviceInfo: requests[\"nvidia.com/gpu\"]: " +
+				"a pod as a whole gets no devices",
 		},
 		"as many limits as whole GPUs": {
 			value: `{"runningcontainer": {"main": {"requests": {"gpu/x/cards": 1}}}}`,

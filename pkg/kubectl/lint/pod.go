@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -93,7 +94,7 @@ func (l *linter) readResources(p *pod, c *corev1.Container, running bool, node *
 func (l *linter) checkKeys(t template) {
 	for _, e := range entries(get(t.metadata, "annotations")) {
 		word := e.key.Value
-		if !slices.Contains(annotationKeys, word) && nearest(word, annotationKeys) != "" {
+		if !slices.Contains(annotationKeys, word) && request.Nearest(word, annotationKeys) != "" {
 			l.at(Warning, e.key, "annotation %q is not read", word).about(word, annotationKeys)
 		}
 	}

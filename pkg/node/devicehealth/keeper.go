@@ -256,20 +256,21 @@ func (k *Keeper) keep(ctx context.Context, a affected, s *podState) (next time.T
 		problems = append(problems, err.Error())
 	}
 	k.warnOfRule(a, s, problems)
-	due := a.since().Add(rule.GracePeriod)
-	k.warn(a, s, rule, due)
+	act, rule := acting(a, rule)
+	due := act.since().Add(rule.GracePeriod)
+	k.warn(a, act, s, rule, due)
 
 	next = time.Now().Add(reviewInterval)
 	if at := k.setCondition(ctx, a, s, conditionOf(a)); !at.IsZero() && at.Before(next) {
 		next = at
 	}
 	if rule.Policy == Replace {
-		due = k.ask(ctx, a, due)
+		due = k.ask(ctx, act, due)
 	} else {
 		k.askNoMore(ctx, a)
 	}
 	if rule.Policy != Ignore && !s.evicted && !a.pod.Failure.Terminating {
-		if at := k.evict(ctx, a, s, due); !at.IsZero() && at.Before(next) {
+		if at := k.evict(ctx, act, s, due); !at.IsZero() && at.Before(next) {
 			next = at
 		}
 	}
@@ -293,30 +294,42 @@ func (a affected) ref() *corev1.ObjectReference {
 	}
 }
 
-// warn warns the pod once of each failure, and again if the device was healthy in between. What the
-// condition says already was reported by an earlier process.
-func (k *Keeper) warn(a affected, s *podState, rule Rule, due time.Time) {
-	at := due.UTC().Format(time.RFC3339)
-	follows := "the container is left alone"
-	switch {
-	case rule.Policy == Replace && k.irreplaceable(a) == "":
-		follows = "the container is given another one if it is so at " + at
-	case rule.Policy == Replace:
-		follows = "the pod is evicted if it is so at " + at + ", as its devices are not replaced: " + k.irreplaceable(a)
-	case rule.Policy == Evict:
-		follows = "the pod is evicted if it is so at " + at
-	}
+// warn warns the pod once of each failure, and again if the device was healthy in between. act are
+// those for which something is done by the rule. What the condition says already was reported by
+// an earlier process.
+func (k *Keeper) warn(a, act affected, s *podState, rule Rule, due time.Time) {
 	was := conditionOf(a)
 	reported := s.warned == nil && a.pod.Failure.Status == was.Status && a.pod.Failure.Message == was.Message
 	warned := map[string]bool{}
 	for _, f := range a.failed {
-		message := f.text() + "; " + follows
+		message := f.text() + "; the container is left alone"
+		if slices.Contains(act.failed, f) {
+			message = f.text() + "; " + k.follows(act, rule, due)
+		}
 		if !reported && !s.warned[message] && !warned[message] {
 			k.Warn(a.ref(), reasonFailed, message)
 		}
 		warned[message] = true
 	}
 	s.warned = warned
+}
+
+// follows says what is done for the failures by the rule.
+func (k *Keeper) follows(act affected, rule Rule, due time.Time) string {
+	at := due.UTC().Format(time.RFC3339)
+	container := "the container"
+	if len(act.unstarted().failed) > 0 {
+		container = "the container, which never ran,"
+	}
+	switch {
+	case rule.Policy == Replace && k.irreplaceable(act) == "":
+		return container + " is given another one if it is so at " + at
+	case rule.Policy == Replace:
+		return "the pod is evicted if it is so at " + at + ", as its devices are not replaced: " + k.irreplaceable(act)
+	case rule.Policy == Evict:
+		return "the pod is evicted if it is so at " + at
+	}
+	return container + " is left alone"
 }
 
 func (k *Keeper) warnOfRule(a affected, s *podState, problems []string) {

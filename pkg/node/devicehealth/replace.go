@@ -34,7 +34,7 @@ func (k *Keeper) irreplaceable(a affected) string {
 		return "the kubelet gave the pod its devices"
 	}
 	for _, f := range a.failed {
-		if !a.pod.Restarts(f.container) {
+		if !a.pod.Restarts(f.container) && !a.pod.NeverStarted(f.container) {
 			return fmt.Sprintf("container %q is not started again after every exit code", f.container)
 		}
 	}

@@ -110,3 +110,64 @@ func TestAPodThatChangesItsMindIsAskedForNoMore(t *testing.T) {
 		m.expect("it is being deleted", "asks for 0: []")
 	})
 }
+
+// unstarted makes the kubelet report that the container of a pod was never created, or that it was.
+func (m *machine) unstarted(id string, containers ...string) {
+	m.pods.change(func(all map[string]pods.Pod) {
+		pod := all[id]
+		pod.Unstarted = containers
+		all[id] = pod
+	})
+}
+
+func TestAContainerThatNeverRanIsGivenAnotherDeviceByDefault(t *testing.T) {
+	run(t, Rule{Policy: Ignore}, nil, func(m *machine) {
+		m.unstarted("0", "main")
+		m.breaks("0 Xid79")
+		due := time.Now().Add(unstartedDelay).UTC().Format(time.RFC3339)
+		m.expect("it fails", nodeIll,
+			podIll+"; the container, which never ran, is given another one if it is so at "+due)
+		time.Sleep(unstartedDelay)
+		m.expect("then", "asks for 0: [main]")
+		time.Sleep(answerLimit)
+		m.expect("without an answer", "evicted 0", "pod 0 DeviceFailureEvicted: the pod is evicted: "+ill)
+	})
+}
+
+func TestAPodWhoseContainerNeverRanIsEvictedWhereDevicesAreNotReplaced(t *testing.T) {
+	run(t, Rule{Policy: Ignore}, nil, func(m *machine) {
+		m.stop()
+		m.why = "the node does not enforce seals"
+		m.unstarted("0", "main")
+		m.start()
+		m.breaks("0 Xid79")
+		due := time.Now().Add(unstartedDelay).UTC().Format(time.RFC3339)
+		m.expect("it fails", nodeIll, podIll+"; the pod is evicted if it is so at "+due+
+			", as its devices are not replaced: the node does not enforce seals")
+		time.Sleep(unstartedDelay)
+		m.expect("then", "evicted 0", "pod 0 DeviceFailureEvicted: the pod is evicted: "+ill)
+	})
+}
+
+func TestAContainerThatHasStartedMeanwhileIsLeftAlone(t *testing.T) {
+	run(t, Rule{Policy: Ignore}, nil, func(m *machine) {
+		m.unstarted("0", "main")
+		m.breaks("0 Xid79")
+		m.look()
+		m.unstarted("0")
+		m.expect("it has started", podIll+"; the container is left alone")
+		time.Sleep(time.Hour)
+		m.expect("nothing follows")
+	})
+}
+
+func TestAPodThatWantsToBeLeftAloneIsLeftAlone(t *testing.T) {
+	run(t, Rule{Policy: Ignore}, nil, func(m *machine) {
+		m.unstarted("0", "main")
+		m.wants("0", "Ignore", "")
+		m.breaks("0 Xid79")
+		m.expect("it fails", nodeIll, podIll+"; the container, which never ran, is left alone")
+		time.Sleep(time.Hour)
+		m.expect("nothing follows")
+	})
+}

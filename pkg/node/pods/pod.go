@@ -50,6 +50,9 @@ type Pod struct {
 	// They are not in the file: only the API server's values are current.
 	Tolerations []corev1.Toleration `json:"-"`
 	Started     time.Time           `json:"-"`
+	// Unstarted are the containers that the kubelet reports and never created. They are not in the
+	// file: only the API server's status is current.
+	Unstarted []string `json:"-"`
 	// Ended says that the pod has succeeded or failed: the kubelet starts none of its containers
 	// again.
 	Ended bool `json:"over,omitempty"`
@@ -143,7 +146,7 @@ func (p Pod) equal(other Pod) bool {
 		slices.Equal(p.Containers, other.Containers) && maps.EqualFunc(p.Requests, other.Requests, slices.Equal) &&
 		maps.EqualFunc(p.Variables, other.Variables, slices.Equal) && maps.Equal(p.Counts, other.Counts) &&
 		p.Seal == other.Seal && p.Allocation == other.Allocation &&
-		p.Failure == other.Failure && p.Started.Equal(other.Started) &&
+		p.Failure == other.Failure && slices.Equal(p.Unstarted, other.Unstarted) && p.Started.Equal(other.Started) &&
 		apiequality.Semantic.DeepEqual(p.Tolerations, other.Tolerations)
 }
 
@@ -160,6 +163,7 @@ func summarize(pod *corev1.Pod) Pod {
 	summary.add(pod.Spec.Containers, false, pod.Spec.RestartPolicy)
 	summary.Counts = countsOf(pod)
 	summary.Failure = failureOf(pod)
+	summary.Unstarted = unstarted(pod)
 	summary.Tolerations = pod.Spec.Tolerations
 	if pod.Status.StartTime != nil {
 		summary.Started = pod.Status.StartTime.Time

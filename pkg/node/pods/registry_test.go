@@ -125,6 +125,17 @@ func TestSummaryOfAPod(t *testing.T) {
 			pod.Spec.TerminationGracePeriodSeconds = &seconds
 			return pod
 		}(), Pod{Failure: Failure{GraceSeconds: 7}}},
+		"containers that were never created": {func() *corev1.Pod {
+			pod := podOf("u")
+			pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "runs", ContainerID: "containerd://1"}}
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+				{Name: "waits"}, {Name: "ran", RestartCount: 1},
+				{Name: "ended", LastTerminationState: corev1.ContainerState{
+					Terminated: &corev1.ContainerStateTerminated{},
+				}},
+			}
+			return pod
+		}(), Pod{Unstarted: []string{"waits"}}},
 		"its policy for failing devices, and its condition": {func() *corev1.Pod {
 			pod := podOf("u")
 			pod.Annotations = map[string]string{"KubeDevice/OnDeviceFailure": "Evict", "other": "x",

@@ -117,6 +117,8 @@ func strip(object any) (any, error) {
 			kept.Status.Conditions = []corev1.PodCondition{condition}
 		}
 	}
+	kept.Status.InitContainerStatuses = stripStatuses(pod.Status.InitContainerStatuses)
+	kept.Status.ContainerStatuses = stripStatuses(pod.Status.ContainerStatuses)
 	kept.Spec.ServiceAccountName, kept.Spec.Tolerations = pod.Spec.ServiceAccountName, pod.Spec.Tolerations
 	kept.Spec.RestartPolicy = pod.Spec.RestartPolicy
 	kept.Spec.TerminationGracePeriodSeconds = pod.Spec.TerminationGracePeriodSeconds

@@ -7,13 +7,15 @@ import (
 	"strings"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // kinds are the device resources that a specialist serves. A nil one stands for all.
 type kinds struct {
-	plain  map[types.ResourceName]bool
-	levels map[string]bool
+	plain   map[types.ResourceName]bool
+	levels  map[string]bool
+	options map[types.ResourceName]bool // nil: unknown
 }
 
 func newKinds(served devicescheduler.Kinds) *kinds {
@@ -23,6 +25,12 @@ func newKinds(served devicescheduler.Kinds) *kinds {
 	}
 	for _, level := range served.Levels {
 		k.levels[level] = true
+	}
+	if served.Options != nil {
+		k.options = map[types.ResourceName]bool{}
+	}
+	for _, option := range served.Options {
+		k.options[resource.WithPrefix(option)] = true
 	}
 	return k
 }
@@ -43,6 +51,14 @@ func (k *kinds) has(name types.ResourceName) bool {
 		}
 		rest = after
 	}
+}
+
+// mayRead reports whether a request that is for no device may be an option of these devices.
+func (k *kinds) mayRead(request types.ResourceName) bool {
+	if k.options == nil {
+		return k.has(request)
+	}
+	return k.options[resource.WithPrefix(request)]
 }
 
 // concern reports whether a pod requests or holds anything of these kinds.

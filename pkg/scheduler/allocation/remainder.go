@@ -13,7 +13,7 @@ func (s *Set) remainder(t *translation) *remainder {
 	t.once.Do(func() {
 		known, ok := s.knownRemainder(t)
 		if !ok {
-			known = &remainder{unserved: t.unserved(s.isAllocated)}
+			known = &remainder{unserved: s.unserved(t)}
 			if known.unserved == "" && s.usesGroups(t.Pod) {
 				known.request, known.err = grouptree.CompileRequest(t.Pod, t.Containers)
 			}

@@ -42,12 +42,8 @@ func (s *Set) countsDevices(name types.ResourceName) bool {
 // countedAs returns the plain resource that counts the whole devices that a device path is for. ok
 // is false for a path for a part of a device, and for one that no plugin knows.
 func (s *Set) countedAs(full types.ResourceName) (plain types.ResourceName, ok bool) {
-	for _, plugin := range s.plugins {
-		if plugin.allocator != nil {
-			if plain, ok := plugin.allocator.CountedAs(full); ok {
-				return plain, true
-			}
-		}
+	if plain, ok := s.allocatedAs(full); ok {
+		return plain, true
 	}
 	path, err := resource.ParsePath(full)
 	if err != nil {
@@ -55,4 +51,17 @@ func (s *Set) countedAs(full types.ResourceName) (plain types.ResourceName, ok b
 	}
 	plain, ok = s.counted[device{path.DeviceLevel(), path.Resource()}]
 	return plain, ok
+}
+
+// allocatedAs returns the plain resource that counts the devices of an allocator that a device path
+// is for. ok is false for devices of other plugins.
+func (s *Set) allocatedAs(full types.ResourceName) (plain types.ResourceName, ok bool) {
+	for _, plugin := range s.plugins {
+		if plugin.allocator != nil {
+			if plain, ok := plugin.allocator.CountedAs(full); ok {
+				return plain, true
+			}
+		}
+	}
+	return "", false
 }

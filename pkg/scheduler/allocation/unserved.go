@@ -5,7 +5,6 @@ package allocation
 
 import (
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -17,10 +16,10 @@ import (
 // unserved says which part of the request no plugin serves, or is translated to a request for
 // nothing, or "".
 //
-// Without it, a pod whose device scheduler is not loaded would be bound without devices.
-// isAllocated says of a device request whether it is that of an allocator.
-func (t *translation) unserved(isAllocated func(types.ResourceName) bool) string {
-	served := false
+// Without it, a pod would be bound without devices that it requests, where their device scheduler
+// is not loaded or does not read the request.
+func (s *Set) unserved(t *translation) string {
+	served, unknown := false, false
 	for _, container := range t.Containers {
 		info := t.Container(container.Name)
 		// It would hold nothing, and so fit any device, also one that somebody else has: the node
@@ -28,22 +27,17 @@ func (t *translation) unserved(isAllocated func(types.ResourceName) bool) string
 		if empty := forNothing(info.DevRequests); len(empty) > 0 {
 			return fmt.Sprintf("container %q asks for 0 of %s", container.Name, slices.Min(empty))
 		}
-		if len(info.DevRequests)+len(info.AllocateFrom) > 0 {
-			served = true
-			if left := t.uncounted(container.Name, info, isAllocated); len(left) > 0 {
-				return fmt.Sprintf("no device scheduler serves %s of container %q", join(left), container.Name)
-			}
+		served = served || len(info.DevRequests)+len(info.AllocateFrom) > 0
+		if s.madeByUnknown(info) {
+			unknown = true
 			continue
 		}
-		names := slices.Clone(t.Counted[container.Name])
-		for name, quantity := range info.Requests {
-			if quantity > 0 && isDevicePath(name) {
-				names = append(names, name)
-			}
+		if left := s.unservedIn(info, t.Counted[container.Name]); len(left) > 0 {
+			return fmt.Sprintf("no device scheduler serves %s of container %q", join(left), container.Name)
 		}
-		if len(names) > 0 {
-			return fmt.Sprintf("no device scheduler serves %s of container %q", join(names), container.Name)
-		}
+	}
+	if left := s.unservedWhole(t.Pod.Requests); len(left) > 0 && !unknown {
+		return fmt.Sprintf("cannot serve %s for a pod as a whole: write it under one of its containers", join(left))
 	}
 	if served {
 		return ""
@@ -65,26 +59,6 @@ func forNothing(requests types.ResourceList) []types.ResourceName {
 	}
 	return empty
 }
-
-// uncounted returns what a container counts that nobody serves, if only allocators have translated
-// its requests: they remove the counts that they serve. Which counts others serve is unknown.
-func (t *translation) uncounted(
-	name string, info types.ContainerInfo, isAllocated func(types.ResourceName) bool,
-) []types.ResourceName {
-	for _, made := range []iter.Seq[types.ResourceName]{maps.Keys(info.DevRequests), maps.Keys(info.AllocateFrom)} {
-		for request := range made {
-			if !isAllocated(request) {
-				return nil
-			}
-		}
-	}
-	isServed := func(counted types.ResourceName) bool { return info.KubeRequests[counted] == 0 }
-	return slices.DeleteFunc(slices.Clone(t.Counted[name]), isServed)
-}
-
-// isDevicePath reports whether a request is for a device, …/<level>/<instance>/<resource>. Other
-// requests say how devices are chosen, such as gpu/gpu-generate-topology.
-func isDevicePath(name types.ResourceName) bool { return strings.Count(string(name), "/") >= 2 }
 
 // unplaced says which device request of a pod has no device, or "".
 func unplaced(pod *types.PodInfo) string {

@@ -91,7 +91,7 @@ func (pureWriter) Pure() bool             { return true }
 func (translatorWriter) Revision() uint64 { return 1 }
 
 func (specialistWriter) Kinds() devicescheduler.Kinds {
-	return devicescheduler.Kinds{Plain: []types.ResourceName{"nvidia.com/gpu", written}}
+	return devicescheduler.Kinds{Plain: []types.ResourceName{"nvidia.com/gpu", written}, Levels: []string{"gpu"}}
 }
 
 var writers = map[string]func(writer) devicescheduler.DeviceScheduler{

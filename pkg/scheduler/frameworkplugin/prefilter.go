@@ -19,7 +19,8 @@ const few = 10
 // PreFilter is what every pod meets first, with devices or without, and only on the scheduler that
 // leads. It reads the pod's request, begins a cycle of the verdict cache, and leaves only the nodes
 // that may fit. A pod that requests no device is skipped. A pod whose annotation cannot be read is
-// rejected until it changes, and one that passes by a quota until it or the quota changes.
+// rejected until it changes, and one that passes by a quota until it or the quota changes. Mistakes
+// in an annotation that can be read are events.
 func (p *Plugin) PreFilter(
 	ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
@@ -33,6 +34,7 @@ func (p *Plugin) PreFilter(
 			p.nodes.Observe(ctx, node.Node())
 		}
 	}
+	p.reportMistakes(pod)
 	p.nodes.Requests.Attempt(pod)
 	request, err := p.nodes.Requests.Read(pod)
 	if err != nil {

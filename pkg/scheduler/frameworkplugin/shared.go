@@ -36,6 +36,7 @@ type Shared struct {
 	verdicts   verdict.Cache
 	quotas     *quotas
 	quotaMode  QuotaMode
+	mistaken   *reported
 
 	seals    Seals
 	unsealed unsealedPods
@@ -82,6 +83,7 @@ func NewShared(
 		schedulers:  schedulers,
 		nodes:       nodestate.New(schedulers, core.Nodes().Lister(), clk),
 		clock:       clk,
+		mistaken:    newReported(),
 		seals:       options.Seals,
 		recorder:    handle.EventRecorder(),
 		unallocated: unallocatedPods{client: handle.ClientSet(), evict: options.EvictUnallocated},

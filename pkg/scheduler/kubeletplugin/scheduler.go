@@ -58,9 +58,9 @@ func (*Scheduler) ConcurrentSafe() bool { return true }
 // Pure is true: an allocation depends on the node's state and the request alone.
 func (*Scheduler) Pure() bool { return true }
 
-// Kinds returns the level of the devices. Read knows the plain names.
+// Kinds returns the level of the devices. Read knows the plain names. There are no options.
 func (*Scheduler) Kinds() devicescheduler.Kinds {
-	return devicescheduler.Kinds{Levels: []string{kubeletdevice.Level}}
+	return devicescheduler.Kinds{Levels: []string{kubeletdevice.Level}, Options: []types.ResourceName{}}
 }
 
 // Allocates reports whether a name is the name of a device, or of a request for one.

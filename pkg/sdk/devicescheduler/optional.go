@@ -106,6 +106,10 @@ type Kinds struct {
 	// Levels are the levels of device resources: a path, written with or without resource/group, is
 	// of these kinds when one of its levels is among them.
 	Levels []string
+	// Options are the names of requests that say how devices of these kinds are chosen, such as
+	// gpu/gpu-generate-topology, without resource/group. The host writes an event for a request
+	// that is no option of any plugin. If it is nil, every request of these kinds may be an option.
+	Options []types.ResourceName
 }
 
 // Describer is implemented by a plugin that has words for what its device paths name. The group

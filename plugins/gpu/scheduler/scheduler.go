@@ -73,7 +73,9 @@ func (s *Scheduler) Revision() uint64 { return s.nodes.revision() }
 
 // Kinds are GPUs and their instances, by their counts and by the levels of their names.
 func (s *Scheduler) Kinds() devicescheduler.Kinds {
-	return devicescheduler.Kinds{Plain: s.ClaimedResources(), Levels: levels}
+	return devicescheduler.Kinds{
+		Plain: s.ClaimedResources(), Levels: levels, Options: []types.ResourceName{generateTopology},
+	}
 }
 
 // Words are the words for a GPU and for the groups of GPUs.

@@ -25,6 +25,7 @@ char *library_open(struct library *lib, const char *path) {
 		{"nvmlDeviceGetHandleByIndex_v2", &lib->by_index, 0},
 		{"nvmlDeviceGetUUID", &lib->uuid, 0},
 		{"nvmlDeviceGetMemoryInfo", &lib->memory, 0},
+		{"nvmlDeviceGetMemoryInfo_v2", &lib->memory_v2, 1},
 		{"nvmlDeviceGetTopologyCommonAncestor", &lib->common_ancestor, 1},
 		{"nvmlDeviceGetP2PStatus", &lib->p2p_status, 1},
 		{"nvmlEventSetCreate", &lib->event_set, 1},
@@ -86,8 +87,17 @@ nvml_return library_uuid(struct library *lib, nvml_device device, char *uuid, un
 	return lib->uuid(device, uuid, length);
 }
 
-nvml_return library_memory(struct library *lib, nvml_device device, struct nvml_memory *memory) {
-	return lib->memory(device, memory);
+// Drivers before 510 do not say what they reserve: there the total is all that is known.
+nvml_return library_usable_memory(struct library *lib, nvml_device device, unsigned long long *bytes) {
+	struct nvml_memory_v2 v2 = {.version = sizeof v2 | 2 << 24};
+	if (lib->memory_v2 != NULL && lib->memory_v2(device, &v2) == NVML_OK && v2.reserved < v2.total) {
+		*bytes = v2.total - v2.reserved;
+		return NVML_OK;
+	}
+	struct nvml_memory memory = {0};
+	nvml_return code = lib->memory(device, &memory);
+	*bytes = memory.total;
+	return code;
 }
 
 nvml_return library_common_ancestor(struct library *lib, nvml_device a, nvml_device b, int *level) {

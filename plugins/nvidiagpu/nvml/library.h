@@ -20,6 +20,12 @@ struct nvml_memory {
 	unsigned long long total, free, used;
 };
 
+// The second version says what the driver reserves for itself, which is part of the total.
+struct nvml_memory_v2 {
+	unsigned int version;
+	unsigned long long total, reserved, free, used;
+};
+
 struct nvml_event {
 	nvml_device device;
 	unsigned long long type, data;
@@ -74,6 +80,7 @@ struct library {
 	nvml_return (*by_index)(unsigned int, nvml_device *);
 	nvml_return (*uuid)(nvml_device, char *, unsigned int);
 	nvml_return (*memory)(nvml_device, struct nvml_memory *);
+	nvml_return (*memory_v2)(nvml_device, struct nvml_memory_v2 *);
 	nvml_return (*common_ancestor)(nvml_device, nvml_device, int *);
 	nvml_return (*p2p_status)(nvml_device, nvml_device, int, int *);
 	nvml_return (*event_set)(nvml_event_set *);
@@ -116,7 +123,7 @@ const char *library_error_string(struct library *lib, nvml_return code);
 nvml_return library_count(struct library *lib, unsigned int *count);
 nvml_return library_by_index(struct library *lib, unsigned int index, nvml_device *device);
 nvml_return library_uuid(struct library *lib, nvml_device device, char *uuid, unsigned int length);
-nvml_return library_memory(struct library *lib, nvml_device device, struct nvml_memory *memory);
+nvml_return library_usable_memory(struct library *lib, nvml_device device, unsigned long long *bytes);
 nvml_return library_common_ancestor(struct library *lib, nvml_device a, nvml_device b, int *level);
 nvml_return library_p2p_status(struct library *lib, nvml_device a, nvml_device b, int capability, int *status);
 nvml_return library_event_set(struct library *lib, nvml_event_set *set);

@@ -130,11 +130,12 @@ func (d Device) UUID() (string, error) {
 	return C.GoString(&uuid[0]), nil
 }
 
-// Memory returns the GPU's memory in bytes.
+// Memory returns the GPU's memory in bytes, without what the driver reserves for itself: what all
+// programs together can use. A driver before 510 does not report what it reserves.
 func (d Device) Memory() (int64, error) {
-	var memory C.struct_nvml_memory
-	err := d.library.check("ask a GPU for its memory", C.library_memory(&d.library.functions, d.handle, &memory))
-	return int64(memory.total), err
+	var bytes C.ulonglong
+	err := d.library.check("read the memory of a GPU", C.library_usable_memory(&d.library.functions, d.handle, &bytes))
+	return int64(bytes), err
 }
 
 // CommonAncestor returns what joins two GPUs over PCIe.

@@ -37,8 +37,12 @@ type Machine struct {
 	Model mig.Model
 }
 
-// Memory of each GPU in bytes.
-const Memory = 80 << 30
+// Memory is the memory of each GPU that programs can use, and Reserved what the driver reserves for
+// itself next to it, both in bytes.
+const (
+	Memory   = 80 << 30
+	Reserved = 480 << 20
+)
 
 // UUID returns the UUID of the GPU of that number.
 func UUID(number int) string { return fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", number) }
@@ -172,10 +176,15 @@ func (m Machine) header(l Library) string {
 	var text strings.Builder
 	n := len(m.Ancestor)
 	name, memory := cmp.Or(m.Model.Name, "Stand-in"), cmp.Or(uint64(m.Model.MemoryMiB)<<20, Memory)
+	reserved := Reserved
+	if m.OldDriver {
+		reserved = 0 // as it does not say
+	}
 	fmt.Fprintf(&text,
-		"#define COUNT %d\n#define NAME %q\n#define MEMORY %dull\n#define BUS %d\n#define INIT %d\n#define LOST %q\n"+
+		"#define COUNT %d\n#define NAME %q\n#define MEMORY %dull\n#define RESERVED %dull\n"+
+			"#define BUS %d\n#define INIT %d\n#define LOST %q\n"+
 			"#define EVENTS %q\n#define HEALTH %q\n",
-		n, name, memory, bus, m.Init, l.lost, l.events, l.health)
+		n, name, memory, reserved, bus, m.Init, l.lost, l.events, l.health)
 	text.WriteString(m.profiles(l))
 	if m.OldDriver {
 		text.WriteString("#define OLD_DRIVER\n")

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A fake of NVIDIA's libnvidia-ml.so.1. It is built against NVIDIA's own header and answers from machine.h, which
-// the test writes: COUNT, MEMORY, BUS, the matrices ancestor and nvlink, LOST, the path of a file that has a byte for each
-// GPU: 'x' where it does not answer, EVENTS, the path of a file that has a line for each critical error: GPU and XID, and
+// the test writes: COUNT, MEMORY, RESERVED, BUS, the matrices ancestor and nvlink, LOST, the path of a file that has a byte
+// for each GPU: 'x' where it does not answer, EVENTS, the path of a file that has a line for each critical error: GPU and XID, and
 // HEALTH, the path of a file that has a line for each GPU: whether a row could not be remapped, whether pages are pending
 // retirement, and the recovery action, all 0 for a file that is not there. A critical error may have the numbers of a GPU
 // instance and a compute instance behind it. mig.c has the rest.
@@ -174,13 +174,25 @@ nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set) {
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) {
 	if (lost(number(device)))
 		return NVML_ERROR_GPU_IS_LOST;
-	memory->total = MEMORY;
+	memory->total = MEMORY + RESERVED;
+	memory->free = MEMORY / 2;
+	memory->used = MEMORY / 2 + RESERVED;
+	return NVML_SUCCESS;
+}
+
+#ifndef OLD_DRIVER
+nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory) {
+	if (memory->version != nvmlMemory_v2)
+		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+	if (lost(number(device)))
+		return NVML_ERROR_GPU_IS_LOST;
+	memory->total = MEMORY + RESERVED;
+	memory->reserved = RESERVED;
 	memory->free = MEMORY / 2;
 	memory->used = MEMORY / 2;
 	return NVML_SUCCESS;
 }
 
-#ifndef OLD_DRIVER
 struct health {
 	unsigned int remap_failed, pages_pending, action;
 };

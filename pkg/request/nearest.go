@@ -1,16 +1,16 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package lint
+package request
 
 import "strings"
 
 // maxWord is how long a word may be for which a similar one is looked for.
 const maxWord = 128
 
-// nearest returns the known word that is most like a word, whatever its case, or "" if none is like
+// Nearest returns the known word that is most like a word, whatever its case, or "" if none is like
 // it: at most a third of its characters may differ. Of several it is the first.
-func nearest(word string, known []string) string {
+func Nearest(word string, known []string) string {
 	if len(word) > maxWord {
 		return ""
 	}

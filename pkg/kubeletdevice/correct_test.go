@@ -1,0 +1,37 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeletdevice
+
+import (
+	"testing"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+func TestMisspelledRequestsGetTheRightSpelling(t *testing.T) {
+	for request, want := range map[types.ResourceName]types.ResourceName{
+		"numa/A/nvidia.com/gpu":                "numa/A/nvidia.com:gpu",
+		"numa/A/nvidia.com/gpu/0/device":       "numa/A/nvidia.com:gpu/0/device",
+		"numa/A/nvidia.com:gpu/0/devices":      "numa/A/nvidia.com:gpu/0/device",
+		"numa/A/nvidia.com:gpu/0":              "numa/A/nvidia.com:gpu/0/device",
+		"numa/=1/intel.com/qat":                "numa/=1/intel.com:qat",
+		"numa/B/intel.com/qat/=0000:3d:01.0":   "numa/B/intel.com:qat/=0000:3d:01.0/device",
+		"numa/nvidia.com:gpu/device":           "numa/A/nvidia.com:gpu/device/device",
+		"resource/group/numa/A/nvidia.com/gpu": "resource/group/numa/A/nvidia.com:gpu",
+
+		"numa/A/nvidia.com:gpu":                  "", // right
+		"numa/A/nvidia.com:gpu/=g0/device":       "",
+		"numa/rack.1/nvidia.com:gpu":             "",
+		"resource/group/numa/A/nvidia.com:gpu/0": "resource/group/numa/A/nvidia.com:gpu/0/device",
+		"numa/A/gpu/0/device":                    "", // of another kind
+		"gpugrp0/A/nvidia.com/gpu":               "",
+		"numa/A":                                 "",
+		"numa/A/nvidia.com/":                     "",
+		"numa/A/kubernetes.io/x":                 "", // no extended resource
+	} {
+		if right, ok := Correct(request); right != want || ok != (want != "") {
+			t.Errorf("%s: %q, %v, want %q", request, right, ok, want)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package request
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// A request in the annotation is one of three:
+//
+//   - a path, <level>/<placeholder>/…/<resource>: see [IsPath],
+//   - a count, the name of an extended resource such as nvidia.com/gpu: see [IsCount],
+//   - an option, any other name: it says how devices are chosen, such as gpu/gpu-generate-topology.
+
+// IsPath reports whether a request is for a device by its path.
+func IsPath(request types.ResourceName) bool {
+	rest, full := strings.CutPrefix(string(request), types.DeviceGroupPrefix+"/")
+	slashes := strings.Count(rest, "/")
+	return slashes >= 2 || full && slashes == 0 // a resource of the node itself
+}
+
+// IsCount reports whether a request is for a number of devices: it names an extended resource whose
+// domain has a dot.
+func IsCount(request types.ResourceName) bool {
+	domain, _, _ := strings.Cut(string(request), "/")
+	return strings.Contains(domain, ".") && resource.IsExtendedResource(request)
+}
+
+// CheckName returns an error for a path that is malformed. It says how the path is written.
+func CheckName(request types.ResourceName) error {
+	if !IsPath(request) {
+		return nil
+	}
+	if right, ok := kubeletdevice.Correct(request); ok {
+		return fmt.Errorf("%s is not written as a device of a kubelet device plugin: write %s", request, right)
+	}
+	if strings.HasPrefix(numaNode(request), grouptree.Different) {
+		return fmt.Errorf("%s: NUMA nodes that differ from each other cannot be requested: name them, such as "+
+			"numa/=0/nvidia.com:gpu and numa/=1/nvidia.com:gpu", request)
+	}
+	if _, err := resource.ParseRequest(request); err != nil {
+		return fmt.Errorf("%s is no path of a device: %w: write <level>/<placeholder>/…/<resource>, such as "+
+			"gpugrp0/A/gpu/a/cards or numa/A/nvidia.com:gpu", request, err)
+	}
+	return nil
+}
+
+// numaNode returns the placeholder for the NUMA node in a request for devices of a kubelet device
+// plugin, one or several. It is empty for other requests.
+func numaNode(request types.ResourceName) string {
+	full := resource.WithPrefix(request)
+	for _, name := range []types.ResourceName{full, full + "/0/" + kubeletdevice.Quantity} {
+		if _, numa, _, ok := kubeletdevice.ParseRequest(name); ok {
+			return numa
+		}
+	}
+	return ""
+}

@@ -1,0 +1,157 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocation
+
+import (
+	"iter"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/kubedevice/kubedevice/pkg/request"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// Each request of a container has to come back in the device requests that plugins make of it:
+//
+//   - a path as device requests of the same kind, a resource of devices of one level, in the same
+//     quantity or more: plugins add levels, change placeholders, and add devices that are counted.
+//     Only a plugin that places its devices by itself may give them other names,
+//   - a count by any device request of a plugin that serves the name. How many it is, the plugin
+//     knows: gpu/a/cards is one of the GPUs that nvidia.com/gpu counts.
+//
+// A plugin that declares no kinds of devices may serve any request in any way.
+
+// Reads reports whether a device scheduler may read a request that is no path, whatever it means.
+func (s *Set) Reads(name types.ResourceName) bool {
+	if s.countsDevices(name) {
+		return true
+	}
+	known := false // as the name of something of a specialist's devices
+	for _, plugin := range s.plugins {
+		if plugin.kinds != nil && plugin.kinds.mayRead(name) {
+			return true
+		}
+		known = known || plugin.kinds != nil && plugin.kinds.has(name)
+	}
+	return !known && !s.specialists
+}
+
+// kindOf returns the kind of device that a path is for. An allocator's devices are of the kind that
+// their plain resource counts. ok is false for a malformed path.
+func (s *Set) kindOf(full types.ResourceName) (kind device, ok bool) {
+	if plain, ok := s.allocatedAs(full); ok {
+		return device{resource: string(plain)}, true
+	}
+	path, err := resource.ParsePath(full)
+	return device{path.DeviceLevel(), path.Resource()}, err == nil
+}
+
+// madeByUnknown reports whether a plugin of which no kinds are known has made a device request of a
+// container.
+func (s *Set) madeByUnknown(info types.ContainerInfo) bool {
+	for _, made := range []iter.Seq[types.ResourceName]{maps.Keys(info.DevRequests), maps.Keys(info.AllocateFrom)} {
+		for name := range made {
+			if !s.isKnown(name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isKnown reports whether a device request is for devices of a plugin that declares its kinds.
+func (s *Set) isKnown(name types.ResourceName) bool {
+	for _, plugin := range s.plugins {
+		if plugin.kinds != nil && plugin.kinds.has(name) {
+			return true
+		}
+	}
+	kind, ok := s.kindOf(name)
+	_, counted := s.counted[kind]
+	return ok && counted
+}
+
+// unservedIn returns the requests of a container, and the extended resources that it counts, which
+// do not come back in its device requests.
+func (s *Set) unservedIn(info types.ContainerInfo, counted []types.ResourceName) (left []types.ResourceName) {
+	for _, name := range counted {
+		if info.KubeRequests[name] > 0 && !s.countServed(name, info) { // an allocator removes it
+			left = append(left, name)
+		}
+	}
+	if len(info.Requests) == 0 {
+		return left
+	}
+	made := map[device]int64{}
+	for name, quantity := range info.DevRequests {
+		if kind, ok := s.kindOf(name); ok {
+			made[kind] += min(quantity, math.MaxInt64-made[kind])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(info.Requests)) {
+		full, quantity := resource.WithPrefix(name), info.Requests[name]
+		if _, twice := info.Requests[full]; twice && full != name || quantity <= 0 {
+			continue // of two forms of one name the full one counts
+		}
+		switch {
+		case request.IsPath(name):
+			kind, ok := s.kindOf(full)
+			if made[kind] -= quantity; (!ok || made[kind] < 0) && !s.placedByItself(name, info) {
+				left = append(left, name)
+			}
+		case s.isCount(name) && made[device{resource: string(name)}] < quantity && !s.countServed(name, info):
+			left = append(left, name)
+		}
+	}
+	return left
+}
+
+// placedByItself reports whether a plugin that has the kind of a path, and places its devices
+// without the group scheduler, has made a device request of a container.
+func (s *Set) placedByItself(path types.ResourceName, info types.ContainerInfo) bool {
+	return slices.ContainsFunc(s.plugins, func(plugin *handle) bool {
+		return plugin.kinds != nil && !plugin.groups && plugin.kinds.has(path) && hasAny(plugin.kinds, info.DevRequests)
+	})
+}
+
+// isCount reports whether a request in the annotation counts devices.
+func (s *Set) isCount(name types.ResourceName) bool {
+	return s.countsDevices(name) || request.IsCount(name) && !s.isOption(name)
+}
+
+// isOption reports whether a plugin declares an option of that name.
+func (s *Set) isOption(name types.ResourceName) bool {
+	return slices.ContainsFunc(s.plugins, func(plugin *handle) bool {
+		return plugin.kinds != nil && plugin.kinds.options[resource.WithPrefix(name)]
+	})
+}
+
+// countServed reports whether a plugin that serves a plain resource has made a device request of a
+// container.
+func (s *Set) countServed(plain types.ResourceName, info types.ContainerInfo) bool {
+	for name := range info.DevRequests {
+		if kind, ok := s.kindOf(name); ok && s.counted[kind] == plain {
+			return true
+		}
+		for _, plugin := range s.plugins {
+			if plugin.kinds != nil && plugin.kinds.plain[plain] && plugin.kinds.has(name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// unservedWhole returns the requests of a pod as a whole that are for devices. A quantity of 0
+// excludes a device.
+func (s *Set) unservedWhole(requests types.ResourceList) (left []types.ResourceName) {
+	for name, quantity := range requests {
+		if quantity > 0 && (request.IsPath(name) || s.isCount(name)) {
+			left = append(left, name)
+		}
+	}
+	return left
+}

@@ -1,0 +1,60 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package frameworkplugin
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// reasonMistake is the reason of the event on a pod whose annotation has mistakes.
+const reasonMistake = "RequestMistake"
+
+// maxMistakeBytes is how much of the mistakes an event names. It has 1024 bytes for everything.
+const maxMistakeBytes = 900
+
+// reportMistakes writes an event for the parts of a pod's annotation that do not do what its author
+// probably wants: once for each annotation that the pod has had. The pod is scheduled without them.
+func (p *Plugin) reportMistakes(pod *v1.Pod) {
+	annotation := pod.Annotations[deviceinfo.Annotation]
+	if annotation == "" || p.aside {
+		return
+	}
+	var texts []string
+	for _, mistake := range p.nodes.Requests.Mistakes(pod) {
+		if !mistake.Option || !p.schedulers.Reads(types.ResourceName(mistake.Word)) {
+			texts = append(texts, mistake.String())
+		}
+	}
+	if len(texts) == 0 {
+		return
+	}
+	if known, ok := p.mistaken.Get(pod.UID); ok && known == annotation {
+		return
+	}
+	p.mistaken.Add(pod.UID, annotation)
+	p.handle.EventRecorder().Eventf(pod, nil, v1.EventTypeWarning, reasonMistake, "Scheduling", "annotation %s: %s",
+		deviceinfo.Annotation, joinMistakes(texts))
+}
+
+// joinMistakes returns the texts, as many as an event has space for.
+func joinMistakes(texts []string) string {
+	var joined strings.Builder
+	for i, text := range texts {
+		if i > 0 {
+			if joined.Len()+len(text) > maxMistakeBytes {
+				fmt.Fprintf(&joined, ", and there are %d more: see kubectl device lint", len(texts)-i)
+				break
+			}
+			joined.WriteString(", ")
+		}
+		joined.WriteString(text[:min(len(text), maxMistakeBytes)])
+	}
+	return joined.String()
+}

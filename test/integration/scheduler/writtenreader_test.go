@@ -1,0 +1,238 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/plugins/gpu"
+)
+
+// written is what a pod requests, as this test reads it from the manifest: it shares no code with
+// what it tests.
+type written struct {
+	containers map[string]*writtenContainer
+	unserved   []string // requests that no plugin of the test serves
+	mistakes   []string // what has no effect, or a doubtful one
+	options    []string // which request no device by themselves: a pod with nothing else waits
+	malformed  string   // why the annotation as a whole cannot be read
+}
+
+// writtenContainer is what one container requests.
+type writtenContainer struct {
+	count int64            // of GPUs, in limits and annotation
+	paths map[string]int64 // quantities, by paths without resource/group
+}
+
+// readWritten reads the manifest of a pod.
+func readWritten(t *testing.T, pod *corev1.Pod) *written {
+	t.Helper()
+	w := &written{containers: map[string]*writtenContainer{}}
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for _, container := range containers {
+			limit := container.Resources.Limits[corev1.ResourceName(gpu.Resource)]
+			w.containers[container.Name] = &writtenContainer{count: limit.Value(), paths: map[string]int64{}}
+		}
+	}
+	text := pod.Annotations[deviceinfo.Annotation]
+	if text == "" {
+		return w
+	}
+	var fields map[string]json.RawMessage
+	unmarshal(t, []byte(text), &fields)
+	for field, value := range fields {
+		switch field {
+		case "initcontainer", "runningcontainer":
+			var containers map[string]map[string]json.RawMessage
+			unmarshal(t, value, &containers)
+			for name, parts := range containers {
+				for part, requests := range parts {
+					if part != "requests" {
+						w.mistakes = append(w.mistakes, part)
+						continue
+					}
+					w.read(t, requests, w.containers[name])
+				}
+			}
+		case "requests":
+			w.read(t, value, nil)
+		default:
+			w.mistakes = append(w.mistakes, field)
+		}
+	}
+	return w
+}
+
+func unmarshal(t *testing.T, text []byte, into any) {
+	t.Helper()
+	if err := json.Unmarshal(text, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// read reads the requests of a container, or those of the pod as a whole.
+func (w *written) read(t *testing.T, text json.RawMessage, container *writtenContainer) {
+	t.Helper()
+	var requests map[string]any
+	unmarshal(t, text, &requests)
+	for name, value := range requests {
+		quantity, ok := bytesOf(value)
+		if !ok {
+			w.malformed = name
+			w.unserved = append(w.unserved, name)
+			continue
+		}
+		path := strings.TrimPrefix(name, "resource/group/")
+		segments := strings.Split(path, "/")
+		switch {
+		case name == "gpu/gpu-generate-topology":
+			w.options = append(w.options, name)
+		case name == "nvidia.com/gpu" && container != nil:
+			container.count = max(container.count, quantity)
+		case len(segments) == 2 && !strings.Contains(segments[0], "."):
+			w.mistakes, w.options = append(w.mistakes, name), append(w.options, name)
+		case len(segments)%2 == 0 || container == nil || segments[len(segments)-3] != "gpu":
+			w.unserved = append(w.unserved, name)
+		default:
+			container.paths[path] = quantity
+			if segments[len(segments)-1] == "memory" && quantity < 1<<20 {
+				w.mistakes = append(w.mistakes, name)
+			}
+		}
+	}
+}
+
+// bytesOf reads a number, or a quantity in one of the units that the test writes.
+func bytesOf(value any) (int64, bool) {
+	if number, ok := value.(float64); ok {
+		return int64(number), true
+	}
+	for unit, factor := range map[string]int64{"Gi": 1 << 30, "Mi": 1 << 20} {
+		var number int64
+		text, found := strings.CutSuffix(value.(string), unit)
+		if _, err := fmt.Sscan(text, &number); found && err == nil {
+			return number * factor, true
+		}
+	}
+	return 0, false
+}
+
+// differences returns what a bound pod has otherwise than written.
+func (w *written) differences(pod *corev1.Pod) (found []string) {
+	if len(w.unserved) > 0 {
+		found = append(found, fmt.Sprintf("%q were dropped", w.unserved))
+	}
+	info := &allocatedInfo{}
+	if text := pod.Annotations[deviceinfo.Annotation]; text != "" {
+		if err := json.Unmarshal([]byte(text), info); err != nil {
+			return append(found, err.Error())
+		}
+	}
+	for name, container := range w.containers {
+		has := info.RunningContainer[name]
+		if init, ok := info.InitContainer[name]; ok {
+			has = init
+		}
+		for _, difference := range container.differences(has) {
+			found = append(found, fmt.Sprintf("container %s: %s", name, difference))
+		}
+	}
+	return found
+}
+
+// allocatedInfo is the annotation of a bound pod, as published.
+type allocatedInfo struct {
+	InitContainer, RunningContainer map[string]allocatedContainer
+}
+
+type allocatedContainer struct {
+	DevRequests  map[string]int64
+	AllocateFrom map[string]string
+}
+
+// differences returns what the container has otherwise than written.
+func (c *writtenContainer) differences(has allocatedContainer) (found []string) {
+	gpus, cards := map[string]bool{}, int64(0) // that are written
+	instances := map[string]string{}           // by the placeholder's path, in what was allocated
+	for path, quantity := range c.paths {
+		if strings.HasSuffix(path, "/cards") {
+			cards += quantity
+		}
+		gpus[path[:strings.LastIndexByte(path, '/')]] = true
+		request := has.find(path, quantity)
+		if request == "" {
+			found = append(found, fmt.Sprintf("%s: %d is not allocated", path, quantity))
+			continue
+		}
+		for placeholder, instance := range placed(path, has.AllocateFrom[request]) {
+			if other, ok := instances[placeholder]; ok && other != instance {
+				found = append(found, fmt.Sprintf("%s is %s and %s", placeholder, instance, other))
+			}
+			instances[placeholder] = instance
+		}
+	}
+	for a, instance := range instances {
+		for b, other := range instances {
+			if a < b && isApart(a) && isApart(b) && level(a) == level(b) && instance == other {
+				found = append(found, fmt.Sprintf("%s and %s are both %s", a, b, instance))
+			}
+		}
+	}
+	wanted, allocated := cards+max(0, c.count-int64(len(gpus))), int64(0)
+	for request, quantity := range has.DevRequests {
+		if strings.HasSuffix(has.AllocateFrom[request], "/cards") {
+			allocated += quantity
+		}
+	}
+	if allocated != wanted {
+		found = append(found, fmt.Sprintf("it has %d cards, want %d", allocated, wanted))
+	}
+	return found
+}
+
+// find returns the device request of that quantity that has all segments of a path in their order.
+func (c allocatedContainer) find(path string, quantity int64) string {
+	for request, allocated := range c.DevRequests {
+		rest := strings.Split(path, "/")
+		for segment := range strings.SplitSeq(request, "/") {
+			if len(rest) > 0 && rest[0] == segment {
+				rest = rest[1:]
+			}
+		}
+		if len(rest) == 0 && allocated == quantity && c.AllocateFrom[request] != "" {
+			return request
+		}
+	}
+	return ""
+}
+
+// placed returns the instance that each placeholder of a path stands for in the name of a device.
+func placed(path, device string) map[string]string {
+	instances := map[string]string{}
+	segments, has := strings.Split(path, "/"), strings.Split(device, "/")
+	for i := 0; i+1 < len(segments); i += 2 {
+		at := slices.Index(has, segments[i])
+		if at >= 0 && at+1 < len(has) {
+			instances[strings.Join(segments[:i+2], "/")] = strings.Join(has[:at+2], "/")
+		}
+	}
+	return instances
+}
+
+// isApart reports whether a placeholder must differ from others, and level returns its level.
+func isApart(placeholder string) bool {
+	return strings.HasPrefix(placeholder[strings.LastIndexByte(placeholder, '/')+1:], "!")
+}
+
+func level(placeholder string) string {
+	segments := strings.Split(placeholder, "/")
+	return segments[len(segments)-2]
+}
