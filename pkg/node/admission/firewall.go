@@ -191,7 +191,7 @@ func (a *Admission) observe(attempts []firewall.Attempt, action FirewallAction) 
 func (a *Admission) asFirewall(r *request, guard *firewall.Guard) (firewall.Container, error) {
 	c := firewall.Container{PodAnnotations: r.annotations, Config: r.config, Adjusted: r.withImage}
 	if r.withImage {
-		c.Own = func(variable string) bool { return r.spec.SetsVariable(r.container, variable) }
+		c.Own = r.spec.SetsVariable(r.container)
 	}
 	managed, _ := a.Pods.DeviceResources()
 	isOther := func(requested types.ResourceName) bool { return !managed[requested] }
