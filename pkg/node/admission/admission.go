@@ -160,6 +160,8 @@ type Admission struct {
 	Kubelet Kubelet
 	// Image returns what an image sets in its containers; see images.Cache.
 	Image func(ctx context.Context, image *runtimeapi.ImageSpec) (images.Image, error)
+	// SandboxAnnotations returns the annotations that the runtime keeps of a sandbox.
+	SandboxAnnotations func(ctx context.Context, sandboxID string) (map[string]string, error)
 	// Variables returns the name of a CDI device that sets variables, each as name=value, after
 	// everything else has. Its error says why there is none.
 	Variables func(variables []string) (cdiDevice string, err error)

@@ -48,6 +48,12 @@ func (a *Admission) guard(ctx context.Context, r *request) error {
 	if err != nil {
 		return err
 	}
+	if r.sandboxID != "" {
+		if c.SandboxAnnotations, err = a.SandboxAnnotations(ctx, r.sandboxID); err != nil {
+			return quietly(fmt.Errorf("which annotations the sandbox of container %q has is not known: %w", r.container,
+				err))
+		}
+	}
 	refused := guard.Refused(c)
 	if allowed {
 		o := guard.Neutralise(c, nil, false)

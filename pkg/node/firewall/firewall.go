@@ -62,6 +62,9 @@ type Attempt struct {
 type Container struct {
 	// PodAnnotations are the annotations of its pod.
 	PodAnnotations map[string]string
+	// SandboxAnnotations are those that its sandbox was created with, which runtimes read, too: the
+	// pod's may have changed since.
+	SandboxAnnotations map[string]string
 	// Config is the container itself, its variables in their order.
 	Config *runtimeapi.ContainerConfig
 	// Image are variables of its image that are not in Config, which come before those; empty where

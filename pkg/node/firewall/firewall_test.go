@@ -273,6 +273,9 @@ func TestWhatCannotBeOverriddenIsRefused(t *testing.T) {
 			gpus, annotated("cdi.k8s.io/x", "a.b/c=d,nvidia.com/gpu=1"), ByAnnotation,
 		},
 		"a name behind an empty one":    {gpus, annotated("cdi.k8s.io/x", ", nvidia.com/gpu=all"), ByAnnotation},
+		"one that only the sandbox has": {
+			gpus, Container{SandboxAnnotations: map[string]string{"cdi.k8s.io/x": "nvidia.com/gpu=all"}}, ByAnnotation,
+		},
 		"another vendor's device":       {gpus, annotated("cdi.k8s.io/x", "other.com/nic=1"), ""},
 		"an annotation of another kind": {gpus, annotated("example.com/cdi.k8s.io", "nvidia.com/gpu=0"), ""},
 		"a device file, where CRI-O allows that": {
