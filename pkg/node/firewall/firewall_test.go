@@ -272,7 +272,7 @@ func TestWhatCannotBeOverriddenIsRefused(t *testing.T) {
 		"the second of two devices": {
 			gpus, annotated("cdi.k8s.io/x", "a.b/c=d,nvidia.com/gpu=1"), ByAnnotation,
 		},
-		"a name behind an empty one":    {gpus, annotated("cdi.k8s.io/x", ", nvidia.com/gpu=all"), ByAnnotation},
+		"a name behind an empty one": {gpus, annotated("cdi.k8s.io/x", ", nvidia.com/gpu=all"), ByAnnotation},
 		"one that only the sandbox has": {
 			gpus, Container{SandboxAnnotations: map[string]string{"cdi.k8s.io/x": "nvidia.com/gpu=all"}}, ByAnnotation,
 		},

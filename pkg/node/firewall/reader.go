@@ -35,8 +35,10 @@ type reader struct {
 	// nothing is the value by which a container gets nothing, and others are further ones.
 	nothing string
 	others  []string
-	// harmful says that there is no such value: a container with the variable is refused.
+	// harmful says that there is no such value: a container with the variable is refused, unless
+	// permits, if it is not nil, permits what it is set to.
 	harmful bool
+	permits func(value string) bool
 	// extends says that the program reads the variable only in containers that have a device of the
 	// vendor.
 	extends bool
@@ -90,5 +92,8 @@ func (r *reader) sees() bool {
 
 // isHarmless reports whether what is taken requests nothing, for every allocation of the container.
 func (r *reader) isHarmless(t taken) bool {
+	if r.permits != nil && r.permits(t.value) {
+		return true
+	}
 	return !r.harmful && !t.bare && (t.value == r.nothing || slices.Contains(r.others, t.value))
 }

@@ -6,6 +6,7 @@ package firewall
 import (
 	"fmt"
 	"math/rand/v2"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -143,6 +144,18 @@ func ascendModel(env []string) (adds []string) {
 		if strings.HasPrefix(entry, "MOUNT_BY_RUNTIME_FOR_DP=") {
 			adds = append(adds, "sockets")
 		}
+		name, value, _ := strings.Cut(entry, "=")
+		if name == "host_snapshot_path" || name == "GRUS_SNAPSHOT_IMAGE_PATH" {
+			adds = append(adds, "snapshot")
+		}
+		if name == "ASCEND_RUNTIME_MOUNTS" {
+			const lists = "/etc/ascend-docker-runtime.d"
+			for element := range strings.SplitSeq(value, ",") {
+				if file := path.Join(lists, strings.TrimSpace(element)+".list"); path.Dir(file) != lists {
+					adds = append(adds, file)
+				}
+			}
+		}
 	}
 	for _, value := range []string{devices, old} {
 		if value != "" && value != "void" {
@@ -184,8 +197,9 @@ func TestNoEnvironmentAddsADeviceThatWasNotGiven(t *testing.T) {
 			"HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES_", "HABANA_VISIBLE_DEVICES ", "HABANA_VISIBLE",
 		}, []string{"all", "0,1", "none", "void", ""}},
 		{"huawei.com/Ascend910", ascendModel, "ASCEND_VISIBLE_DEVICES=7", []string{
-			"ASCEND_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES ", "MOUNT_BY_RUNTIME_FOR_DP",
-		}, []string{"0", "Ascend910-0", "void", ""}},
+			"ASCEND_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES ", "MOUNT_BY_RUNTIME_FOR_DP", "host_snapshot_path",
+			"GRUS_SNAPSHOT_IMAGE_PATH", "ASCEND_RUNTIME_MOUNTS", "ASCEND_RUNTIME_MOUNTS",
+		}, []string{"0", "Ascend910-0", "void", "", "base", "base, ../x", "..", "/tmp/x"}},
 		{"example.com/widget", anyModel, "WIDGETS=7", []string{"WIDGETS"}, []string{"all", "void", ""}},
 	} {
 		t.Run(string(test.resource), func(t *testing.T) {
