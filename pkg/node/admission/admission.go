@@ -20,8 +20,9 @@
 // exist, are healthy, and are held by no other pod. Static pods, and whatever else does not come
 // from the API server, cannot have been scheduled: they pass untouched and never get a device.
 //
-// A container of an adopted pod, see package grants, passes untouched, too, with the devices that
-// the kubelet gives it. If the kubelet has forgotten them, it gets them here.
+// A container of an adopted pod, see package grants, passes with the devices that the kubelet gives
+// it, and is guarded from others like any container. If the kubelet has forgotten them, it gets
+// them here.
 package admission
 
 import (

@@ -27,13 +27,13 @@ var errNoAccount = errors.New("its service account is not known to this node yet
 // undone, and records in r what has to be done about the others.
 //
 // It leaves alone what does not come from the API server, such as static pods: whoever writes
-// those is root on the node; privileged containers, which see all devices of the node in any case;
-// and containers with devices that the kubelet gave them before.
+// those is root on the node; and privileged containers, which see all devices of the node in any
+// case.
 func (a *Admission) guard(ctx context.Context, r *request) error {
 	if err := refuseForeign(r); err != nil {
 		return err
 	}
-	if a.Firewall == nil || !r.fromAPI || r.asBefore || r.config.GetLinux().GetSecurityContext().GetPrivileged() {
+	if a.Firewall == nil || !r.fromAPI || r.config.GetLinux().GetSecurityContext().GetPrivileged() {
 		return nil
 	}
 	guard, err := a.guardOf(ctx, nil)
@@ -201,13 +201,15 @@ func (a *Admission) asFirewall(r *request, guard *firewall.Guard) (firewall.Cont
 	}
 	managed, _ := a.Pods.DeviceResources()
 	isOther := func(requested types.ResourceName) bool { return !managed[requested] }
-	if slices.ContainsFunc(r.spec.Requests[r.container], isOther) {
+	if r.asBefore || slices.ContainsFunc(r.spec.Requests[r.container], isOther) {
 		gifts, err := a.Kubelet.Gifts(r.uid, r.container)
 		if err != nil {
 			return c, quietly(fmt.Errorf("what the kubelet's device plugins gave container %q is not known: %w",
 				r.container, err))
 		}
-		c.Kubelet = slices.DeleteFunc(gifts, func(gift firewall.Gift) bool { return managed[gift.Resource] })
+		c.Kubelet = slices.DeleteFunc(gifts, func(gift firewall.Gift) bool {
+			return managed[gift.Resource] && !r.asBefore
+		})
 	}
 	if guard.NeedsClaims(c) {
 		var err error

@@ -75,7 +75,7 @@ type request struct {
 	generation int64 // of its seal, if that was looked at
 	verified   verification
 
-	// By verify: it has the devices of the kubelet that are its own, and passes as it is.
+	// By verify: it has the devices of the kubelet that are its own, and keeps them.
 	asBefore bool
 
 	// By guard, for a container that the firewall does not let through: what it does to it. Nil for

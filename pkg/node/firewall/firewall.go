@@ -78,7 +78,7 @@ type Container struct {
 	// and no attempts of the pod. Nil if all are the pod's.
 	Own func(variable string) bool
 	// Kubelet is what plugins that are registered with the kubelet gave it, for resources that are
-	// not managed here.
+	// not managed here, or before they were.
 	Kubelet []Gift
 	// Claimed are the drivers that have prepared CDI devices for claims of its pod, by the device;
 	// see Guard.NeedsClaims.
