@@ -143,6 +143,9 @@ type guarded struct {
 	*vendor
 	// managed says that they are allocated here.
 	managed bool
+	// domains are those of the resources that may be a plugin's, whose rule this is; nil for a
+	// vendor's.
+	domains []string
 }
 
 // Guard returns what holds on the node for a container that holds the devices in from. own are the
@@ -161,7 +164,7 @@ func (f *Firewall) Guard(
 			}
 		}
 		if managed || slices.ContainsFunc(v.files, f.options.Exists) && !f.options.KubeletServes(ctx, v.owns) {
-			g.vendors = append(g.vendors, guarded{v, managed})
+			g.vendors = append(g.vendors, guarded{vendor: v, managed: managed})
 		}
 	}
 	var others []string
@@ -171,14 +174,29 @@ func (f *Firewall) Guard(
 		}
 	}
 	slices.Sort(others)
-	for _, domain := range slices.Compact(others) {
-		g.vendors = append(g.vendors, guarded{&vendor{name: domain, cdiKinds: kindsOf(domain), unlisted: true}, true})
+	others = slices.Compact(others)
+	for _, domain := range others {
+		g.vendors = append(g.vendors, guarded{
+			vendor: &vendor{name: domain, cdiKinds: kindsOf(domain), unlisted: true}, managed: true,
+		})
+	}
+	domains := make([]string, 0, len(own))
+	for name := range own {
+		domains = append(domains, domainOf(name))
 	}
 	fromPlugins, err := f.memory.rules(ctx, f.options.Plugins, from)
 	for _, v := range fromPlugins {
-		g.vendors = append(g.vendors, guarded{v, true})
+		g.vendors = append(g.vendors, guarded{vendor: v, managed: true, domains: domains})
 	}
 	return g, err
+}
+
+// MayGive reports whether a plugin that is registered with the kubelet for the resource may have
+// given a container what the attempt is: the resource is one of the attempt's vendor.
+func (g *Guard) MayGive(resource types.ResourceName, attempt Attempt) bool {
+	return slices.ContainsFunc(g.vendors, func(v guarded) bool {
+		return v.name == attempt.Vendor && (v.owns(resource) || slices.Contains(v.domains, domainOf(resource)))
+	})
 }
 
 // kindsOf returns the kinds of CDI devices of a vendor of which only the domain is known.
