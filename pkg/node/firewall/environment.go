@@ -162,6 +162,9 @@ func (n *neutraliser) mayTake(r reading, t taken) bool {
 // mustTake reports whether a reader takes in the end what it should: what the container was
 // allocated is not lost for what requests nothing.
 func (n *neutraliser) mustTake(r reading, t taken) bool {
+	if t.earlier {
+		return n.mayTake(r, t)
+	}
 	if _, isGiven := n.wanted(r); isGiven {
 		return n.isWanted(r, t)
 	}

@@ -152,8 +152,7 @@ func TestVariablesAreOverriddenWhereTheNodeHasTheVendorsDevices(t *testing.T) {
 			attempts: 1,
 		},
 		"AMD's runtime obeys the last of those that begin in one way, which is ours": {
-			node: amd, has: []string{"DOCKER_RESOURCE_ANY=0"},
-			want: []string{"AMD_VISIBLE_DEVICES=none"}, attempts: 1,
+			node: amd, has: []string{"DOCKER_RESOURCE_ANY=void"}, want: []string{"AMD_VISIBLE_DEVICES=none"},
 		},
 		"and under NRI it would be that one, as the other is there before": {
 			node: amd, container: Container{Adjusted: true},

@@ -32,6 +32,9 @@ type reader struct {
 	// contains, if not empty, is a text without which the program passes over a value.
 	contains string
 	takes    Takes
+	// reserves says that the program, which takes the last, reserves the devices of each earlier one,
+	// too, so that no other container gets them.
+	reserves bool
 	// nothing is the value by which a container gets nothing, and others are further ones.
 	nothing string
 	others  []string
@@ -49,16 +52,19 @@ type taken struct {
 	name, value string
 	// bare says that the entry has no value, not even an empty one.
 	bare bool
+	// earlier says that the program takes a later one, and reserves the devices of this one.
+	earlier bool
 }
 
 // obeys returns what a program that reads so takes from the environment, in its order as the OCI
-// runtime gets it. It is nothing, one entry or, with TakesAny, each that it might be.
+// runtime gets it. It is nothing, one entry or, with TakesAny, each that it might be. What it
+// reserves comes before what it takes.
 func (r *reader) obeys(env []string) []taken {
 	var all []taken
 	for _, entry := range env {
 		name, value, found := strings.Cut(entry, "=")
 		if r.matches(name) && strings.Contains(value, r.contains) {
-			all = append(all, taken{name, value, !found})
+			all = append(all, taken{name: name, value: value, bare: !found})
 		}
 	}
 	switch {
@@ -66,6 +72,11 @@ func (r *reader) obeys(env []string) []taken {
 		return all
 	case r.takes == TakesFirst:
 		return all[:1]
+	case r.reserves:
+		for i := range all[:len(all)-1] {
+			all[i].earlier = true
+		}
+		return all
 	default:
 		return all[len(all)-1:]
 	}

@@ -44,7 +44,8 @@ type vendor struct {
 //     path alone (requestsFromMounts). The test test/integration/toolkit runs the toolkit itself.
 //   - AMD: ROCm/container-toolkit, internal/oci, getAMDEnv: the last variable counts that has the
 //     one name or begins with DOCKER_RESOURCE_. What is no number, no ID and not all is ignored
-//     (internal/gpu-tracker, parseGPUsList).
+//     (internal/gpu-tracker, parseGPUsList). It reserves the GPUs of each (ReserveGPUs), which
+//     matters where the tracker makes them exclusive.
 //   - Habana: habana-container-runtime. In the mode oci, cmd/habana-container-runtime,
 //     filterDevicesByENV takes the first entry that begins with the name, without a value as all.
 //     In the mode legacy, cmd/habana-container-runtime-hook, getEnvMap and
@@ -92,8 +93,8 @@ var vendors = []*vendor{
 		name: "amd.com",
 		readers: []reader{
 			{
-				names: []string{"AMD_VISIBLE_DEVICES", "DOCKER_RESOURCE_*"}, takes: TakesLast, nothing: "none",
-				others: []string{"", "void"},
+				names: []string{"AMD_VISIBLE_DEVICES", "DOCKER_RESOURCE_*"}, takes: TakesLast, reserves: true,
+				nothing: "none", others: []string{"", "void"},
 			},
 		},
 		cdiKinds: []string{"amd.com/*", "*.amd.com/*"},
