@@ -87,8 +87,10 @@ func TestAContainerOfAnAdoptedPodGetsNothingBesidesWhatTheKubeletGave(t *testing
 				if err != nil {
 					said = err.Error()
 				}
-				if status.Code(err) != test.code || !strings.Contains(said, test.says) || (said == "") != (test.says == "") {
-					t.Fatalf("the answer is %v, the events are %q; want %v with %q", err, f.ignored, test.code, test.says)
+				if status.Code(err) != test.code || !strings.Contains(said, test.says) ||
+					(said == "") != (test.says == "") {
+					t.Fatalf("the answer is %v, the events are %q; want %v with %q", err, f.ignored, test.code,
+						test.says)
 				}
 				if err != nil {
 					return

@@ -33,7 +33,9 @@ func TestAResourceOfTheKubeletExemptsAContainerFromItsOwnVendorsRules(t *testing
 			requests: "nvidia.com/hostdev", variable: "NVIDIA_VISIBLE_DEVICES=all", ended: true,
 			gifts: []firewall.Gift{{Resource: "nvidia.com/hostdev"}},
 		},
-		"one of the domain of a plugin's resources does": {requests: "example.com/other", variable: "VISIBLE_CARDS=all"},
+		"one of the domain of a plugin's resources does": {
+			requests: "example.com/other", variable: "VISIBLE_CARDS=all",
+		},
 	} {
 		f := fixtureWith(t, &visibleCards{})
 		f.Firewall, f.files, f.gifts = f.wall, map[string]bool{"/dev/nvidiactl": true}, test.gifts

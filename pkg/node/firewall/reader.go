@@ -32,8 +32,8 @@ type reader struct {
 	// contains, if not empty, is a text without which the program passes over a value.
 	contains string
 	takes    Takes
-	// reserves says that the program, which takes the last, reserves the devices of each earlier one,
-	// too, so that no other container gets them.
+	// reserves says that the program, which takes the last, also reserves the devices of each
+	// earlier one, so that no other container gets them.
 	reserves bool
 	// nothing is the value by which a container gets nothing, and others are further ones.
 	nothing string
