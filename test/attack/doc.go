@@ -158,7 +158,9 @@ func Attempts() []*Attempt {
 		{"The scheduler's time", proxyAlone, slices.Concat(bounds(), delays())},
 		{"Room for lists and events", both, slices.Concat(growths(), floods())},
 		{"The size of NRI's messages, with NRI alone", nriAlone, sizes()},
-		{"Devices that nobody allocated", both, slices.Concat(firewalls(), environments(), others(), claims())},
+		{"Devices that nobody allocated", both, slices.Concat(
+			firewalls(), environments(), others(), outruns(), claims(),
+		)},
 		{"Checkpoints", both, slices.Concat(restores(), restored())},
 		{"Exceptions that an attacker makes", proxyAlone, exceptions()},
 		{"Secrets and leases of our programs", proxyAlone, slices.Concat(secrets(), leases())},

@@ -148,9 +148,9 @@ func environments() []*Attempt {
 				sets("NVIDIA_GPU_MEMORY_LIMIT", "1")(pod)
 			}, lastOf("NVIDIA_GPU_MEMORY_LIMIT"), true, true},
 		{"firewall-amd-prefix", "sets a variable whose name begins as AMD's runtime obeys it",
-			sets("DOCKER_RESOURCE_GPU", "all"), amds, false, false},
+			sets("DOCKER_RESOURCE_GPU", "all"), amds, true, false},
 		{"firewall-amd-image", "runs an image that has AMD's variable with nothing, and then one that begins so",
-			of(imagePrefixed), amds, false, false},
+			of(imagePrefixed), amds, true, false},
 		{"firewall-habana-image", "runs an image that has each vendor's variable, Habana's twice", of(imageVendors),
 			habanas, true, false},
 		{"firewall-habana-prefix", "sets a variable whose name begins with that of Habana's, which counts as the first",

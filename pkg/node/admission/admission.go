@@ -20,8 +20,9 @@
 // exist, are healthy, and are held by no other pod. Static pods, and whatever else does not come
 // from the API server, cannot have been scheduled: they pass untouched and never get a device.
 //
-// A container of an adopted pod, see package grants, passes untouched, too, with the devices that
-// the kubelet gives it. If the kubelet has forgotten them, it gets them here.
+// A container of an adopted pod, see package grants, passes with the devices that the kubelet gives
+// it, and is guarded from others like any container. If the kubelet has forgotten them, it gets
+// them here.
 package admission
 
 import (
@@ -160,6 +161,8 @@ type Admission struct {
 	Kubelet Kubelet
 	// Image returns what an image sets in its containers; see images.Cache.
 	Image func(ctx context.Context, image *runtimeapi.ImageSpec) (images.Image, error)
+	// SandboxAnnotations returns the annotations that the runtime keeps of a sandbox.
+	SandboxAnnotations func(ctx context.Context, sandboxID string) (map[string]string, error)
 	// Variables returns the name of a CDI device that sets variables, each as name=value, after
 	// everything else has. Its error says why there is none.
 	Variables func(variables []string) (cdiDevice string, err error)

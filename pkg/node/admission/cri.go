@@ -138,7 +138,9 @@ func (c CRI) CreationFailed(ctx context.Context, raw []byte, err error) {
 }
 
 func containerOf(request *runtimeapi.CreateContainerRequest) Container {
-	return Container{Pod: sandboxPod(request.GetSandboxConfig()), Config: request.GetConfig()}
+	return Container{
+		Pod: sandboxPod(request.GetSandboxConfig()), Config: request.GetConfig(), SandboxID: request.GetPodSandboxId(),
+	}
 }
 
 // parseRestore reads the pod of a RestorePodRequest.

@@ -27,13 +27,13 @@ var errNoAccount = errors.New("its service account is not known to this node yet
 // undone, and records in r what has to be done about the others.
 //
 // It leaves alone what does not come from the API server, such as static pods: whoever writes
-// those is root on the node; privileged containers, which see all devices of the node in any case;
-// and containers with devices that the kubelet gave them before.
+// those is root on the node; and privileged containers, which see all devices of the node in any
+// case.
 func (a *Admission) guard(ctx context.Context, r *request) error {
 	if err := refuseForeign(r); err != nil {
 		return err
 	}
-	if a.Firewall == nil || !r.fromAPI || r.asBefore || r.config.GetLinux().GetSecurityContext().GetPrivileged() {
+	if a.Firewall == nil || !r.fromAPI || r.config.GetLinux().GetSecurityContext().GetPrivileged() {
 		return nil
 	}
 	guard, err := a.guardOf(ctx, nil)
@@ -47,6 +47,12 @@ func (a *Admission) guard(ctx context.Context, r *request) error {
 	c, err := a.asFirewall(r, guard)
 	if err != nil {
 		return err
+	}
+	if r.sandboxID != "" {
+		if c.SandboxAnnotations, err = a.SandboxAnnotations(ctx, r.sandboxID); err != nil {
+			return quietly(fmt.Errorf("which annotations the sandbox of container %q has is not known: %w", r.container,
+				err))
+		}
 	}
 	refused := guard.Refused(c)
 	if allowed {
@@ -191,17 +197,19 @@ func (a *Admission) observe(attempts []firewall.Attempt, action FirewallAction) 
 func (a *Admission) asFirewall(r *request, guard *firewall.Guard) (firewall.Container, error) {
 	c := firewall.Container{PodAnnotations: r.annotations, Config: r.config, Adjusted: r.withImage}
 	if r.withImage {
-		c.Own = func(variable string) bool { return r.spec.SetsVariable(r.container, variable) }
+		c.Own = r.spec.SetsVariable(r.container)
 	}
 	managed, _ := a.Pods.DeviceResources()
 	isOther := func(requested types.ResourceName) bool { return !managed[requested] }
-	if slices.ContainsFunc(r.spec.Requests[r.container], isOther) {
+	if r.asBefore || slices.ContainsFunc(r.spec.Requests[r.container], isOther) {
 		gifts, err := a.Kubelet.Gifts(r.uid, r.container)
 		if err != nil {
 			return c, quietly(fmt.Errorf("what the kubelet's device plugins gave container %q is not known: %w",
 				r.container, err))
 		}
-		c.Kubelet = slices.DeleteFunc(gifts, func(gift firewall.Gift) bool { return managed[gift.Resource] })
+		c.Kubelet = slices.DeleteFunc(gifts, func(gift firewall.Gift) bool {
+			return managed[gift.Resource] && !r.asBefore
+		})
 	}
 	if guard.NeedsClaims(c) {
 		var err error

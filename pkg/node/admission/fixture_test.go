@@ -68,8 +68,9 @@ type fixture struct {
 	gifts        []firewall.Gift        // of the kubelet's plugins
 	claimed      map[string]string      // drivers by CDI device
 	image        []*runtimeapi.KeyValue // variables of the image
+	sandbox      map[string]string      // annotations that the runtime keeps of the sandbox
 	variablesErr error                  // why there is no CDI device that sets variables
-	unknown      error                  // why neither gifts nor claims are known
+	unknown      error                  // why none of gifts, claims and sandbox is known
 	noImage      error                  // why the image is not
 }
 
@@ -169,6 +170,7 @@ func newFixtureAt(t *testing.T, path, boot string, load plugins.Load, served ...
 		Image: func(context.Context, *runtimeapi.ImageSpec) (images.Image, error) {
 			return images.Image{Variables: f.image}, f.noImage
 		},
+		SandboxAnnotations: func(context.Context, string) (map[string]string, error) { return f.sandbox, f.unknown },
 		Variables: func(variables []string) (string, error) {
 			return "kubedevice.io/variables=" + strings.Join(variables, "+"), f.variablesErr
 		},
@@ -258,7 +260,7 @@ func (f *fixture) createWithImage(ctx context.Context, raw []byte) ([]byte, erro
 		return nil, err
 	}
 	container := containerOf(request)
-	container.WithImage = true
+	container.WithImage, container.SandboxID = true, ""
 	addition, err := f.Admit(ctx, container)
 	if err != nil || addition == nil {
 		return nil, err

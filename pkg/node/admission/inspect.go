@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
@@ -97,16 +98,14 @@ func (a *Admission) inspectPast(ctx context.Context, r *request) (reason string,
 	if err != nil {
 		return "", err
 	}
-	resources, _ := a.Pods.DeviceResources()
-	isOther := func(requested types.ResourceName) bool { return !resources[requested] }
-	if len(c.Kubelet) == 0 && slices.ContainsFunc(r.spec.Requests[r.container], isOther) {
-		// What it has may be from a plugin that the kubelet does not remember, and the container
-		// must not be ended for that.
-		return "", nil
-	}
 	c.Own = nil        // the image's variables were not overridden
 	c.Adjusted = false // and nothing will be adjusted
-	attempts := append(guard.Refused(c), guard.Taken(c)...)
+	forgotten := a.forgotten(r, c)
+	attempts := slices.DeleteFunc(append(guard.Refused(c), guard.Taken(c)...), func(attempt firewall.Attempt) bool {
+		return slices.ContainsFunc(forgotten, func(requested types.ResourceName) bool {
+			return guard.MayGive(requested, attempt)
+		})
+	})
 	if len(attempts) == 0 {
 		return "", nil
 	}
@@ -116,6 +115,20 @@ func (a *Admission) inspectPast(ctx context.Context, r *request) (reason string,
 	}
 	a.observe(attempts, AttemptRefused)
 	return ended(r, list(attempts)+" asks for devices that it was not allocated"), nil
+}
+
+// forgotten returns the resources of the kubelet's that the container requests, and for which the
+// kubelet does not remember what their plugins gave it: the container must not be ended for that.
+func (a *Admission) forgotten(r *request, c firewall.Container) []types.ResourceName {
+	managed, _ := a.Pods.DeviceResources()
+	var all []types.ResourceName
+	for _, requested := range r.spec.Requests[r.container] {
+		isOf := func(gift firewall.Gift) bool { return gift.Resource == requested }
+		if !managed[requested] && !slices.ContainsFunc(c.Kubelet, isOf) {
+			all = append(all, requested)
+		}
+	}
+	return all
 }
 
 // ended is what the pod's owner hears.

@@ -22,6 +22,7 @@ func TestWhatIsSaidOfAContainerIsShortHoweverMuchItsOwnerWrote(t *testing.T) {
 	for name, test := range map[string]struct {
 		annotations map[string]string
 		env         *runtimeapi.KeyValue
+		withImage   bool
 		code        codes.Code
 	}{
 		"one long device": {
@@ -30,12 +31,17 @@ func TestWhatIsSaidOfAContainerIsShortHoweverMuchItsOwnerWrote(t *testing.T) {
 		},
 		"many short ones": {annotations: many, code: codes.FailedPrecondition},
 		"the long name of a variable": {
-			env: &runtimeapi.KeyValue{Key: "DOCKER_RESOURCE_" + strings.Repeat("A", 99_999), Value: []byte("0")},
+			code: codes.FailedPrecondition,
+			env:  &runtimeapi.KeyValue{Key: "DOCKER_RESOURCE_" + strings.Repeat("A", 99_999), Value: []byte("0")},
+		},
+		"one that is overridden": {
+			env:       &runtimeapi.KeyValue{Key: "DOCKER_RESOURCE_" + strings.Repeat("A", 99_999), Value: []byte("0")},
+			withImage: true,
 		},
 	} {
 		f := newFixture(t, true)
 		f.Firewall, f.files = f.wall, map[string]bool{"/dev/nvidiactl": true, "/dev/kfd": true}
-		f.pods["u"] = plain
+		f.pods["u"], f.withImage = plain, test.withImage
 		config := &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}}
 		if test.env != nil {
 			config.Envs = append(config.Envs, test.env)

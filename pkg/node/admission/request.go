@@ -45,6 +45,9 @@ type Container struct {
 	Config *runtimeapi.ContainerConfig
 	// WithImage says that Config has the variables of the image, too.
 	WithImage bool
+	// SandboxID is the pod's sandbox in the runtime if Pod has the annotations of the kubelet's
+	// request, and empty if it has those that the runtime keeps of the sandbox.
+	SandboxID string
 }
 
 // podRef is the pod that a container belongs to.
@@ -63,6 +66,7 @@ type request struct {
 	container string
 	config    *runtimeapi.ContainerConfig
 	withImage bool
+	sandboxID string
 
 	// By verify: the pod's spec, which may be unknown for a pod that was granted devices before a
 	// restart, and the allocation that the pod claims.
@@ -71,7 +75,7 @@ type request struct {
 	generation int64 // of its seal, if that was looked at
 	verified   verification
 
-	// By verify: it has the devices of the kubelet that are its own, and passes as it is.
+	// By verify: it has the devices of the kubelet that are its own, and keeps them.
 	asBefore bool
 
 	// By guard, for a container that the firewall does not let through: what it does to it. Nil for
@@ -94,6 +98,7 @@ type verification struct {
 func newRequest(c Container) *request {
 	return &request{
 		podRef: newPodRef(c.Pod), container: c.Config.GetMetadata().GetName(), config: c.Config, withImage: c.WithImage,
+		sandboxID: c.SandboxID,
 	}
 }
 

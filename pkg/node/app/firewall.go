@@ -12,8 +12,11 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/node/cdi"
@@ -36,6 +39,24 @@ func describeVariables(ctx context.Context, wall *firewall.Firewall, variables *
 				"devices")
 			return
 		}
+	}
+}
+
+// sandboxTimeout is how long the runtime may take to describe a sandbox.
+const sandboxTimeout = 5 * time.Second
+
+// sandboxAnnotations returns a function that returns the annotations with which a sandbox was
+// created, as the runtime behind conn says.
+func sandboxAnnotations(conn grpc.ClientConnInterface) func(context.Context, string) (map[string]string, error) {
+	client := runtimeapi.NewRuntimeServiceClient(conn)
+	return func(ctx context.Context, id string) (map[string]string, error) {
+		ctx, cancel := context.WithTimeout(ctx, sandboxTimeout)
+		defer cancel()
+		status, err := client.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
+		if err != nil {
+			return nil, fmt.Errorf("sandbox %s: %w", id, err)
+		}
+		return status.GetStatus().GetAnnotations(), nil
 	}
 }
 

@@ -383,6 +383,8 @@ func (n *node) admission() *admission.Admission {
 		Warn:      n.events.warn,
 		Observe:   n.measures.observeContainer,
 
+		SandboxAnnotations: sandboxAnnotations(n.upstream),
+
 		WarnIgnored:     n.events.warnOfIgnored,
 		WarnLeftOut:     n.events.warnOfLeftOut,
 		ObserveFirewall: n.measures.observeFirewall,

@@ -59,6 +59,11 @@ func (r *runtime) ListPodSandbox(context.Context,
 	return &runtimeapi.ListPodSandboxResponse{}, nil
 }
 
+func (r *runtime) PodSandboxStatus(context.Context,
+	*runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+	return &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{}}, nil
+}
+
 func (r *runtime) CreateContainer(_ context.Context,
 	request *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
 	r.created <- request

@@ -6,6 +6,7 @@ package cdi
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -75,13 +76,33 @@ func TestVariablesThatCannotBeWrittenHaveNoDevice(t *testing.T) {
 	}
 }
 
-func TestTheNumberOfDevicesForVariablesIsBounded(t *testing.T) {
+// Pods decide how many sets of variables there are: one more is never refused for that.
+func TestTheDeviceThatWasUsedLeastRecentlyMakesRoomForANewOne(t *testing.T) {
 	v := NewVariables(t.TempDir())
 	v.devices = map[string][]string{}
+	name := func(i int) string { return nameOf([]string{fmt.Sprint("A=", i)}) }
 	for i := range maxVariables {
-		v.devices[strings.Repeat("x", i)] = nil
+		v.devices[name(i)] = []string{fmt.Sprint("A=", i)}
+		v.uses++
+		v.used[name(i)] = v.uses
 	}
-	if _, err := v.Device([]string{"A=void"}); err == nil || !strings.Contains(err.Error(), "4096") {
-		t.Errorf("one more: %v", err)
+	if _, err := v.Device([]string{"A=0"}); err != nil { // it is used again
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if _, err := v.Device([]string{fmt.Sprint("B=", i)}); err != nil {
+			t.Errorf("one more is refused: %v", err)
+		}
+	}
+	for i, want := range []bool{true, false, false, false, true} {
+		if _, got := v.devices[name(i)]; got != want {
+			t.Errorf("device %d is there: %t, want %t", i, got, want)
+		}
+	}
+	if len(v.devices) != maxVariables || len(v.used) != maxVariables {
+		t.Errorf("%d devices, of which %d were used; want %d", len(v.devices), len(v.used), maxVariables)
+	}
+	if device, err := v.Device([]string{"A=1"}); err != nil || device != VariablesKind+"="+name(1) {
+		t.Errorf("a container that is tried again has %q, %v", device, err)
 	}
 }

@@ -5,7 +5,6 @@ package firewall
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -20,7 +19,8 @@ type Overrides struct {
 	// Last are variables to set when all others are, in a container in which some stand twice: NRI
 	// replaces the first of a name by its adjustment, and that by the second. A CDI device does it.
 	Last []*runtimeapi.KeyValue
-	// Ended are the attempts of the pod that this ends.
+	// Ended are the attempts of the pod that this ends: the first ones, and one that counts the
+	// others.
 	Ended []Attempt
 	// Refused are those of pod or image that it cannot end.
 	Refused []Attempt
@@ -53,7 +53,7 @@ func (g *Guard) Neutralise(c Container, passed []*runtimeapi.KeyValue, allocated
 		n.note(r)
 		n.override(r)
 	}
-	return Overrides{Set: sorted(n.set), Last: sorted(n.last), Ended: n.ended, Refused: n.refused}
+	return Overrides{Set: sorted(n.set), Last: sorted(n.last), Ended: n.ended.all(), Refused: n.refused.all()}
 }
 
 // Neutral returns variables that are set in every container of a node with a vendor's devices, each
@@ -74,22 +74,22 @@ func (f *Firewall) Neutral() []string {
 // Taken returns the attempts of a container that exists already, whose variables were not
 // overridden, by what its runtime has taken.
 func (g *Guard) Taken(c Container) []Attempt {
-	var attempts []Attempt
+	var taken attempts
+	n, env := neutraliser{c: c}, entries(c.Config.GetEnvs())
 	for _, v := range g.vendors {
 		for i := range v.readers {
 			r := reading{v.vendor, &v.readers[i]}
 			if r.extends && !g.hasOthers(v.vendor, c) {
 				continue
 			}
-			n := neutraliser{c: c}
-			for _, t := range r.obeys(entries(c.Config.GetEnvs())) {
+			for _, t := range r.obeys(env) {
 				if !n.mayTake(r, t) {
-					attempts = attempted(attempts, v.vendor, t)
+					taken.add(v.vendor, t)
 				}
 			}
 		}
 	}
-	return attempts
+	return taken.all()
 }
 
 func only(variables []*runtimeapi.KeyValue, keep func(*runtimeapi.KeyValue) bool) []*runtimeapi.KeyValue {
@@ -131,7 +131,7 @@ type neutraliser struct {
 	readers    []reading
 
 	set, last      map[string]string
-	ended, refused []Attempt
+	ended, refused attempts
 }
 
 // wanted returns what the reader may take: what a plugin gave, or what requests nothing.
@@ -162,6 +162,9 @@ func (n *neutraliser) mayTake(r reading, t taken) bool {
 // mustTake reports whether a reader takes in the end what it should: what the container was
 // allocated is not lost for what requests nothing.
 func (n *neutraliser) mustTake(r reading, t taken) bool {
+	if t.earlier {
+		return n.mayTake(r, t)
+	}
 	if _, isGiven := n.wanted(r); isGiven {
 		return n.isWanted(r, t)
 	}
@@ -200,7 +203,7 @@ func (n *neutraliser) note(r reading) {
 		t := taken{name: env.GetKey(), value: string(env.GetValue())}
 		if r.matches(t.name) && strings.Contains(t.value, r.contains) && !n.mayTake(r, t) && !n.isGiven(t.name) &&
 			(n.c.Own == nil || n.c.Own(t.name)) {
-			n.ended = attempted(n.ended, r.vendor, t)
+			n.ended.add(r.vendor, t)
 		}
 	}
 }
@@ -225,7 +228,7 @@ func (n *neutraliser) override(r reading) {
 		// A name that a pod or an image can make up is not set last: each is a CDI device.
 		_, isLast := n.last[wrong[0].name]
 		if !n.c.Adjusted || r.harmful || isLast || !slices.Contains(r.names, wrong[0].name) {
-			n.refused = attempted(n.refused, r.vendor, wrong[0])
+			n.refused.add(r.vendor, wrong[0])
 			return
 		}
 		n.last[wrong[0].name], _ = n.wanted(r)
@@ -243,20 +246,6 @@ func (n *neutraliser) wrong(r reading) []taken {
 		}
 	}
 	return all
-}
-
-// attempted adds an attempt by a variable. One variable is one attempt, however often it stands
-// there, and for every reader: the last value is the pod's.
-func attempted(attempts []Attempt, v *vendor, t taken) []Attempt {
-	start := fmt.Sprintf("the environment variable %s=", t.name)
-	attempt := Attempt{v.name, ByEnv, fmt.Sprintf("%s%.64s", start, t.value)}
-	for i, known := range attempts {
-		if strings.HasPrefix(known.Text, start) {
-			attempts[i].Text = attempt.Text
-			return attempts
-		}
-	}
-	return append(attempts, attempt)
 }
 
 // results returns the environments, as far as they are read, that the container may have in the

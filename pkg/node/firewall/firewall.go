@@ -62,6 +62,9 @@ type Attempt struct {
 type Container struct {
 	// PodAnnotations are the annotations of its pod.
 	PodAnnotations map[string]string
+	// SandboxAnnotations are those that its sandbox was created with, which runtimes read, too: the
+	// pod's may have changed since.
+	SandboxAnnotations map[string]string
 	// Config is the container itself, its variables in their order.
 	Config *runtimeapi.ContainerConfig
 	// Image are variables of its image that are not in Config, which come before those; empty where
@@ -75,7 +78,7 @@ type Container struct {
 	// and no attempts of the pod. Nil if all are the pod's.
 	Own func(variable string) bool
 	// Kubelet is what plugins that are registered with the kubelet gave it, for resources that are
-	// not managed here.
+	// not managed here, or before they were.
 	Kubelet []Gift
 	// Claimed are the drivers that have prepared CDI devices for claims of its pod, by the device;
 	// see Guard.NeedsClaims.
@@ -140,6 +143,9 @@ type guarded struct {
 	*vendor
 	// managed says that they are allocated here.
 	managed bool
+	// domains are those of the resources that may be a plugin's, whose rule this is; nil for a
+	// vendor's.
+	domains []string
 }
 
 // Guard returns what holds on the node for a container that holds the devices in from. own are the
@@ -158,7 +164,7 @@ func (f *Firewall) Guard(
 			}
 		}
 		if managed || slices.ContainsFunc(v.files, f.options.Exists) && !f.options.KubeletServes(ctx, v.owns) {
-			g.vendors = append(g.vendors, guarded{v, managed})
+			g.vendors = append(g.vendors, guarded{vendor: v, managed: managed})
 		}
 	}
 	var others []string
@@ -168,14 +174,29 @@ func (f *Firewall) Guard(
 		}
 	}
 	slices.Sort(others)
-	for _, domain := range slices.Compact(others) {
-		g.vendors = append(g.vendors, guarded{&vendor{name: domain, cdiKinds: kindsOf(domain), unlisted: true}, true})
+	others = slices.Compact(others)
+	for _, domain := range others {
+		g.vendors = append(g.vendors, guarded{
+			vendor: &vendor{name: domain, cdiKinds: kindsOf(domain), unlisted: true}, managed: true,
+		})
+	}
+	domains := make([]string, 0, len(own))
+	for name := range own {
+		domains = append(domains, domainOf(name))
 	}
 	fromPlugins, err := f.memory.rules(ctx, f.options.Plugins, from)
 	for _, v := range fromPlugins {
-		g.vendors = append(g.vendors, guarded{v, true})
+		g.vendors = append(g.vendors, guarded{vendor: v, managed: true, domains: domains})
 	}
 	return g, err
+}
+
+// MayGive reports whether a plugin that is registered with the kubelet for the resource may have
+// given a container what the attempt is: the resource is one of the attempt's vendor.
+func (g *Guard) MayGive(resource types.ResourceName, attempt Attempt) bool {
+	return slices.ContainsFunc(g.vendors, func(v guarded) bool {
+		return v.name == attempt.Vendor && (v.owns(resource) || slices.Contains(v.domains, domainOf(resource)))
+	})
 }
 
 // kindsOf returns the kinds of CDI devices of a vendor of which only the domain is known.

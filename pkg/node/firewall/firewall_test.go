@@ -152,8 +152,7 @@ func TestVariablesAreOverriddenWhereTheNodeHasTheVendorsDevices(t *testing.T) {
 			attempts: 1,
 		},
 		"AMD's runtime obeys the last of those that begin in one way, which is ours": {
-			node: amd, has: []string{"DOCKER_RESOURCE_ANY=0"},
-			want: []string{"AMD_VISIBLE_DEVICES=none"}, attempts: 1,
+			node: amd, has: []string{"DOCKER_RESOURCE_ANY=void"}, want: []string{"AMD_VISIBLE_DEVICES=none"},
 		},
 		"and under NRI it would be that one, as the other is there before": {
 			node: amd, container: Container{Adjusted: true},
@@ -272,7 +271,10 @@ func TestWhatCannotBeOverriddenIsRefused(t *testing.T) {
 		"the second of two devices": {
 			gpus, annotated("cdi.k8s.io/x", "a.b/c=d,nvidia.com/gpu=1"), ByAnnotation,
 		},
-		"a name behind an empty one":    {gpus, annotated("cdi.k8s.io/x", ", nvidia.com/gpu=all"), ByAnnotation},
+		"a name behind an empty one": {gpus, annotated("cdi.k8s.io/x", ", nvidia.com/gpu=all"), ByAnnotation},
+		"one that only the sandbox has": {
+			gpus, Container{SandboxAnnotations: map[string]string{"cdi.k8s.io/x": "nvidia.com/gpu=all"}}, ByAnnotation,
+		},
 		"another vendor's device":       {gpus, annotated("cdi.k8s.io/x", "other.com/nic=1"), ""},
 		"an annotation of another kind": {gpus, annotated("example.com/cdi.k8s.io", "nvidia.com/gpu=0"), ""},
 		"a device file, where CRI-O allows that": {

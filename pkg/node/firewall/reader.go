@@ -32,11 +32,16 @@ type reader struct {
 	// contains, if not empty, is a text without which the program passes over a value.
 	contains string
 	takes    Takes
+	// reserves says that the program, which takes the last, also reserves the devices of each
+	// earlier one, so that no other container gets them.
+	reserves bool
 	// nothing is the value by which a container gets nothing, and others are further ones.
 	nothing string
 	others  []string
-	// harmful says that there is no such value: a container with the variable is refused.
+	// harmful says that there is no such value: a container with the variable is refused, unless
+	// permits, if it is not nil, permits what it is set to.
 	harmful bool
+	permits func(value string) bool
 	// extends says that the program reads the variable only in containers that have a device of the
 	// vendor.
 	extends bool
@@ -47,16 +52,19 @@ type taken struct {
 	name, value string
 	// bare says that the entry has no value, not even an empty one.
 	bare bool
+	// earlier says that the program takes a later one, and reserves the devices of this one.
+	earlier bool
 }
 
 // obeys returns what a program that reads so takes from the environment, in its order as the OCI
-// runtime gets it. It is nothing, one entry or, with TakesAny, each that it might be.
+// runtime gets it. It is nothing, one entry or, with TakesAny, each that it might be. What it
+// reserves comes before what it takes.
 func (r *reader) obeys(env []string) []taken {
 	var all []taken
 	for _, entry := range env {
 		name, value, found := strings.Cut(entry, "=")
 		if r.matches(name) && strings.Contains(value, r.contains) {
-			all = append(all, taken{name, value, !found})
+			all = append(all, taken{name: name, value: value, bare: !found})
 		}
 	}
 	switch {
@@ -64,6 +72,11 @@ func (r *reader) obeys(env []string) []taken {
 		return all
 	case r.takes == TakesFirst:
 		return all[:1]
+	case r.reserves:
+		for i := range all[:len(all)-1] {
+			all[i].earlier = true
+		}
+		return all
 	default:
 		return all[len(all)-1:]
 	}
@@ -90,5 +103,8 @@ func (r *reader) sees() bool {
 
 // isHarmless reports whether what is taken requests nothing, for every allocation of the container.
 func (r *reader) isHarmless(t taken) bool {
+	if r.permits != nil && r.permits(t.value) {
+		return true
+	}
 	return !r.harmful && !t.bare && (t.value == r.nothing || slices.Contains(r.others, t.value))
 }

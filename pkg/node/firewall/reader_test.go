@@ -6,6 +6,7 @@ package firewall
 import (
 	"fmt"
 	"math/rand/v2"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -26,8 +27,8 @@ func TestWhatEachVendorsRuntimeObeys(t *testing.T) {
 		{"nvidia.com", []string{"NVIDIA_VISIBLE_DEVICES =all", " NVIDIA_VISIBLE_DEVICES=1"}, nil},
 		{"nvidia.com", []string{"NVIDIA_VISIBLE_DEVICES_=all", "nvidia_visible_devices=all"}, nil},
 		{"nvidia.com", []string{"NVIDIA_GPU_MEMORY_LIMIT=1", "NVIDIA_GPU_MEMORY_LIMIT=2"}, []string{"1"}},
-		{"amd.com", []string{"AMD_VISIBLE_DEVICES=0", "DOCKER_RESOURCE_X=1"}, []string{"1"}},
-		{"amd.com", []string{"DOCKER_RESOURCE_=1", "AMD_VISIBLE_DEVICES=none"}, []string{"none"}},
+		{"amd.com", []string{"AMD_VISIBLE_DEVICES=0", "DOCKER_RESOURCE_X=1"}, []string{"reserved 0", "1"}},
+		{"amd.com", []string{"DOCKER_RESOURCE_=1", "AMD_VISIBLE_DEVICES=none"}, []string{"reserved 1", "none"}},
 		{"amd.com", []string{"AMD_VISIBLE_DEVICES_X=1", " DOCKER_RESOURCE_X=1"}, nil},
 		{"habana.ai", []string{"HABANA_VISIBLE_DEVICES=0", "HABANA_VISIBLE_DEVICES=1"}, []string{"0", "1"}},
 		{"habana.ai", []string{"HABANA_VISIBLE_DEVICES_X=all", "HABANA_VISIBLE_DEVICES=none"}, []string{"all", "none"}},
@@ -47,6 +48,9 @@ func TestWhatEachVendorsRuntimeObeys(t *testing.T) {
 			for _, t := range r.obeys(test.env) {
 				if t.bare {
 					t.value = "bare"
+				}
+				if t.earlier {
+					t.value = "reserved " + t.value
 				}
 				got = append(got, t.value)
 			}
@@ -97,18 +101,23 @@ func nvidiaModel(env []string) (adds []string) {
 	return adds
 }
 
-func amdModel(env []string) []string {
-	devices := ""
+// amdModel has what is reserved for the container, too.
+func amdModel(env []string) (adds []string) {
+	last := ""
 	for _, entry := range env {
 		name, value, found := strings.Cut(entry, "=")
 		if found && (name == "AMD_VISIBLE_DEVICES" || strings.HasPrefix(name, "DOCKER_RESOURCE_")) {
-			devices = value
+			if last = value; value == "all" || strings.ContainsAny(value, "0123456789") {
+				adds = append(adds, value)
+			}
 		}
 	}
-	if devices == "all" || strings.ContainsAny(devices, "0123456789") {
-		return []string{devices}
+	if last != "all" && !strings.ContainsAny(last, "0123456789") {
+		for i := range adds {
+			adds[i] += ", which it does not get"
+		}
 	}
-	return nil
+	return adds
 }
 
 func habanaModel(env []string) (adds []string) {
@@ -142,6 +151,18 @@ func ascendModel(env []string) (adds []string) {
 		}
 		if strings.HasPrefix(entry, "MOUNT_BY_RUNTIME_FOR_DP=") {
 			adds = append(adds, "sockets")
+		}
+		name, value, _ := strings.Cut(entry, "=")
+		if name == "host_snapshot_path" || name == "GRUS_SNAPSHOT_IMAGE_PATH" {
+			adds = append(adds, "snapshot")
+		}
+		if name == "ASCEND_RUNTIME_MOUNTS" {
+			const lists = "/etc/ascend-docker-runtime.d"
+			for element := range strings.SplitSeq(value, ",") {
+				if file := path.Join(lists, strings.TrimSpace(element)+".list"); path.Dir(file) != lists {
+					adds = append(adds, file)
+				}
+			}
 		}
 	}
 	for _, value := range []string{devices, old} {
@@ -184,8 +205,9 @@ func TestNoEnvironmentAddsADeviceThatWasNotGiven(t *testing.T) {
 			"HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES_", "HABANA_VISIBLE_DEVICES ", "HABANA_VISIBLE",
 		}, []string{"all", "0,1", "none", "void", ""}},
 		{"huawei.com/Ascend910", ascendModel, "ASCEND_VISIBLE_DEVICES=7", []string{
-			"ASCEND_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES ", "MOUNT_BY_RUNTIME_FOR_DP",
-		}, []string{"0", "Ascend910-0", "void", ""}},
+			"ASCEND_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES ", "MOUNT_BY_RUNTIME_FOR_DP", "host_snapshot_path",
+			"GRUS_SNAPSHOT_IMAGE_PATH", "ASCEND_RUNTIME_MOUNTS", "ASCEND_RUNTIME_MOUNTS",
+		}, []string{"0", "Ascend910-0", "void", "", "base", "base, ../x", "..", "/tmp/x"}},
 		{"example.com/widget", anyModel, "WIDGETS=7", []string{"WIDGETS"}, []string{"all", "void", ""}},
 	} {
 		t.Run(string(test.resource), func(t *testing.T) {

@@ -25,24 +25,33 @@ func (g *Guard) Refused(c Container) []Attempt {
 	add := func(vendor string, way Way, format string, args ...any) {
 		attempts = append(attempts, Attempt{vendor, way, fmt.Sprintf(format, args...)})
 	}
-	for key, value := range c.PodAnnotations {
+	annotation := func(key, value, of string) {
+		const format = "the annotation %s (%s) of %s"
 		for _, name := range cdiNames(key, value) {
 			if kind, _, _ := strings.Cut(name, "="); kind == cdi.VariablesKind {
-				add(ownName, ByAnnotation, "the annotation %s (%s) of the pod", key, name)
+				add(ownName, ByAnnotation, format, key, name, of)
 			}
 		}
 		for _, file := range deviceFiles(key, value) {
 			if vendor := g.vendorOf(file); vendor != "" {
-				add(vendor, ByAnnotation, "the annotation %s (%s) of the pod", key, file)
+				add(vendor, ByAnnotation, format, key, file, of)
+			}
+		}
+		for _, v := range g.vendors {
+			if name := v.namedBy(key, value); name != "" {
+				add(v.name, ByAnnotation, format, key, name, of)
 			}
 		}
 	}
-	for _, v := range g.vendors {
-		for key, value := range c.PodAnnotations {
-			if name := v.namedBy(key, value); name != "" {
-				add(v.name, ByAnnotation, "the annotation %s (%s) of the pod", key, name)
-			}
+	for key, value := range c.PodAnnotations {
+		annotation(key, value, "the pod")
+	}
+	for key, value := range c.SandboxAnnotations {
+		if now, is := c.PodAnnotations[key]; !is || now != value {
+			annotation(key, value, "the pod's sandbox")
 		}
+	}
+	for _, v := range g.vendors {
 		for _, mount := range c.Config.GetMounts() {
 			if at := mount.GetContainerPath(); v.isList(at) && !c.isGift(v.vendor, func(gift Gift) bool {
 				return slices.Contains(gift.Mounts, at)

@@ -44,7 +44,8 @@ type vendor struct {
 //     path alone (requestsFromMounts). The test test/integration/toolkit runs the toolkit itself.
 //   - AMD: ROCm/container-toolkit, internal/oci, getAMDEnv: the last variable counts that has the
 //     one name or begins with DOCKER_RESOURCE_. What is no number, no ID and not all is ignored
-//     (internal/gpu-tracker, parseGPUsList).
+//     (internal/gpu-tracker, parseGPUsList). It reserves the GPUs of each (ReserveGPUs), which
+//     matters where the tracker makes them exclusive.
 //   - Habana: habana-container-runtime. In the mode oci, cmd/habana-container-runtime,
 //     filterDevicesByENV takes the first entry that begins with the name, without a value as all.
 //     In the mode legacy, cmd/habana-container-runtime-hook, getEnvMap and
@@ -55,7 +56,13 @@ type vendor struct {
 //     Ascend, and refuses a container with void; the empty value adds nothing in all of them.
 //     runtime/dcmi, extractVpuParam compares names without blanks, and fails a container where
 //     the value is empty. isMountByRuntimeForDP mounts the sockets of the container runtimes into
-//     any container that has the variable, at any value.
+//     any container that has the variable, at any value. runtime/grus (start.go, and Screate
+//     in restore.go) starts a container from the CRIU image in a directory of the node that a
+//     variable names, host_snapshot_path and GRUS_SNAPSHOT_IMAGE_PATH in later releases. The hook
+//     (hook/process, parseMounts and readMountConfig) joins each element of ASCEND_RUNTIME_MOUNTS
+//     and ".list" to its directory of lists, and mounts what the file lists; in the mode cdi
+//     (cdi/mount/file.go) also in a container without a device. An element without a slash stays in
+//     that directory, which is root's.
 //
 // Intel's GPUs and other devices have no such runtime: CDI is the only way.
 var vendors = []*vendor{
@@ -86,8 +93,8 @@ var vendors = []*vendor{
 		name: "amd.com",
 		readers: []reader{
 			{
-				names: []string{"AMD_VISIBLE_DEVICES", "DOCKER_RESOURCE_*"}, takes: TakesLast, nothing: "none",
-				others: []string{"", "void"},
+				names: []string{"AMD_VISIBLE_DEVICES", "DOCKER_RESOURCE_*"}, takes: TakesLast, reserves: true,
+				nothing: "none", others: []string{"", "void"},
 			},
 		},
 		cdiKinds: []string{"amd.com/*", "*.amd.com/*"},
@@ -111,6 +118,9 @@ var vendors = []*vendor{
 			{names: []string{"ASCEND_VISIBLE_DEVICES"}, takes: TakesFirst, contains: "Ascend"},
 			{names: []string{"ASCEND_VNPU_SPECS"}, blanks: true, takes: TakesAny, harmful: true, extends: true},
 			{names: []string{"MOUNT_BY_RUNTIME_FOR_DP"}, takes: TakesAny, harmful: true},
+			{names: []string{"host_snapshot_path"}, takes: TakesAny, harmful: true},
+			{names: []string{"GRUS_SNAPSHOT_IMAGE_PATH"}, takes: TakesAny, harmful: true},
+			{names: []string{"ASCEND_RUNTIME_MOUNTS"}, takes: TakesAny, harmful: true, permits: hasNoSlash},
 		},
 		cdiKinds: []string{"huawei.com/*", "*.huawei.com/*"},
 		files:    []string{"/dev/davinci_manager"},
@@ -134,6 +144,9 @@ var vendors = []*vendor{
 func gate(name string) reader {
 	return reader{names: []string{name}, takes: TakesLast, nothing: "disabled", others: []string{""}, extends: true}
 }
+
+// hasNoSlash reports whether none of the names in a value leads out of a directory.
+func hasNoSlash(value string) bool { return !strings.Contains(value, "/") }
 
 // owns reports whether the extended resource is one of the vendor's.
 func (v *vendor) owns(resource types.ResourceName) bool {

@@ -134,10 +134,15 @@ func (p Pod) RequestsOther(resources map[types.ResourceName]bool) bool {
 	return false
 }
 
-// SetsVariable reports whether the pod sets, or may set, an environment variable of the container.
-func (p Pod) SetsVariable(container, variable string) bool {
+// SetsVariable returns a function that reports whether the pod sets, or may set, an environment
+// variable of the container. The time of its calls does not depend on how many the pod sets.
+func (p Pod) SetsVariable(container string) func(variable string) bool {
 	names, known := p.Variables[container]
-	return !known || slices.Contains(names, variable)
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return func(variable string) bool { return !known || set[variable] }
 }
 
 func (p Pod) equal(other Pod) bool {

@@ -182,7 +182,7 @@ func TestSetsVariable(t *testing.T) {
 		{"main", "A", true}, {"main", "B", false}, {"plain", "A", false},
 		{"debugger", "A", true}, // no known spec has it: it may
 	} {
-		if got := pod.SetsVariable(test.container, test.variable); got != test.want {
+		if got := pod.SetsVariable(test.container)(test.variable); got != test.want {
 			t.Errorf("container %s sets %s: %v, want %v", test.container, test.variable, got, test.want)
 		}
 	}

@@ -1,0 +1,69 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package attack
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubedevice/kubedevice/test/clustertest"
+)
+
+// outruns are attempts by variables that name paths of the node, and by an annotation that the pod
+// no longer has when the container is created.
+func outruns() []*Attempt {
+	const refused = "decides which devices the container runtime gives it, and cannot be overridden"
+	off := Off{How: "the device firewall is off"}
+	variable := func(id, what, name, value string) *Attempt {
+		return &Attempt{
+			ID: id, Who: Tenant, What: what, Defence: Firewall, Want: everywhere(RefusedByNode, refused), Off: off,
+			Try: runsWith(func(pod *corev1.Pod) {
+				pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: name, Value: value}}
+			}, nil),
+		}
+	}
+	return []*Attempt{
+		variable("firewall-snapshot", "has Ascend's runtime restore a process image from a directory of the node",
+			"host_snapshot_path", "/tmp"),
+		variable("firewall-lists", "has Ascend's runtime mount what a file lists outside its directory of lists",
+			"ASCEND_RUNTIME_MOUNTS", "base,../../tmp/mine"),
+		{
+			ID: "firewall-cdi-removed", Who: Tenant, Defence: Firewall, Modes: proxyAlone, Off: off,
+			What: "names a CDI device in an annotation, and removes it when the sandbox runs",
+			Want: everywhere(RefusedByNode, ofSandbox), Try: removesAnnotation,
+		},
+	}
+}
+
+// ofSandbox is what a container is refused for when the pod has the annotation no longer.
+const ofSandbox = "of the pod's sandbox asks for devices"
+
+// removesAnnotation removes a pod's annotation when its container was refused for it, and waits for
+// what comes of the next try.
+func removesAnnotation(ctx context.Context, s *Stage) (Got, error) {
+	tenant, err := s.tenant(ctx)
+	if err != nil {
+		return Got{}, err
+	}
+	pod := clustertest.On(s.node(scheduled).Name, s.pod("greedy", 0))
+	pod.Annotations = map[string]string{"cdi.k8s.io/mine": "nvidia.com/gpu=all"}
+	if got, err := s.runs(ctx, tenant, pod); err != nil || got.Outcome != RefusedByNode {
+		return got, err
+	}
+	now, err := tenant.CoreV1().Pods(s.namespace).Patch(ctx, pod.Name, types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"cdi.k8s.io/mine":null}}}`), metav1.PatchOptions{})
+	if err != nil {
+		return Got{}, err
+	}
+	var got Got
+	_, err = s.admin.AwaitPod(ctx, now, "to run, or be refused for its sandbox", func(now *corev1.Pod) bool {
+		got = stateOf(now)
+		return got.Outcome == Succeeds || got.Outcome == RefusedByNode && strings.Contains(got.Words, ofSandbox)
+	})
+	return got, err
+}
