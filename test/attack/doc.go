@@ -158,7 +158,7 @@ func Attempts() []*Attempt {
 		{"The scheduler's time", proxyAlone, slices.Concat(bounds(), delays())},
 		{"Room for lists and events", both, slices.Concat(growths(), floods())},
 		{"The size of NRI's messages, with NRI alone", nriAlone, sizes()},
-		{"Devices that nobody allocated", both, slices.Concat(
+		{"Devices without an allocation", both, slices.Concat(
 			firewalls(), environments(), others(), outruns(), claims(),
 		)},
 		{"Checkpoints", both, slices.Concat(restores(), restored())},

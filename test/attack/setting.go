@@ -34,9 +34,9 @@ func Settings() []Setting { return []Setting{Both, SealsAlone, PoliciesAlone, Ba
 func (s Setting) policies() bool { return s == Both || s == PoliciesAlone }
 func (s Setting) seals() bool    { return s == Both || s == SealsAlone }
 
-// The nodes. The scheduler puts pods on scheduled alone; forgers name forged, whose devices nobody
-// else is given; on Bare's third node the kubelet calls the runtime itself; on its fourth, which it
-// has with NRI, kubecri has its firewall and does not bound the size of messages.
+// The nodes. The scheduler puts pods on scheduled alone; forgers name forged, whose devices no
+// other pod gets; on Bare's third node the kubelet calls the runtime itself; on its fourth, which
+// it has with NRI, kubecri has its firewall and does not bound the size of messages.
 const (
 	scheduled = iota
 	forged

@@ -23,14 +23,14 @@ const adoptedGPU types.ResourceName = "resource/group/numa/0/nvidia.com:gpu/GPU-
 func (f *fixture) adoptGPU() {
 	info := types.NewPodInfo()
 	info.Name, info.NodeName = "pod-u", "node-1"
-	info.RunningContainers["main"] = grants.AdoptedContainer([]types.ResourceName{adoptedGPU})
-	f.given = grants.Adoptable{
-		Pods: []grants.AdoptablePod{{Listed: true, Allocation: grants.Allocation{
-			PodUID: "u", Namespace: "default", Name: "pod-u", Adopted: true, PodInfo: info,
-		}}},
-	}
+	info.RunningContainers["main"] = given(adoptedGPU)
+	f.adopted = []grants.Allocation{{
+		PodUID: "u", Namespace: "default", Name: "pod-u", Adopted: true, PodInfo: info,
+	}}
 	f.pods["u"] = podThatRequests("nvidia.com/gpu")
-	f.Given = func(string, string) ([]types.ResourceName, error) { return []types.ResourceName{adoptedGPU}, nil }
+	f.Adopted = adoptedDevices(func(string, string) ([]types.ResourceName, error) {
+		return []types.ResourceName{adoptedGPU}, nil
+	})
 	f.gifts = []firewall.Gift{{
 		Resource: "nvidia.com/gpu", Envs: map[string]string{"NVIDIA_VISIBLE_DEVICES": "GPU-7"},
 		Mounts:     []string{"/var/run/nvidia-container-devices/GPU-7"},

@@ -26,11 +26,12 @@ const (
 )
 
 const (
-	// leaseTimeout is how long a node keeps EnrolmentLease that does not renew it, whatever duration
-	// the lease states: each node may write it, and one that is compromised may state 68 years.
+	// leaseTimeout is how long a node keeps EnrolmentLease that does not renew it, not the duration
+	// that the lease states: each node may write it, and one that is compromised may state 68
+	// years.
 	leaseTimeout = time.Minute
-	// renewedLeaseTimeout is how long a node keeps EnrolmentLease that renews it, for each node that waits.
-	// It is longer than an enrolment or a leave with all its timeouts, see package enrolment.
+	// renewedLeaseTimeout is how long a node keeps EnrolmentLease that renews it, for each node that
+	// waits. It is longer than an enrolment or a leave with all its timeouts, see package enrolment.
 	renewedLeaseTimeout = 30 * time.Minute
 	// orderTimeout is how long LeaveLease holds at most that is not renewed.
 	orderTimeout = time.Hour
@@ -71,8 +72,8 @@ type wait struct {
 }
 
 // blocked reports whether another node has the lease, and the right to it. Each node may write the
-// lease, in any name. So a holder counts that is a node of the cluster, and for renewedLeaseTimeout in all
-// while this node waits, also with breaks in which others have the lease.
+// lease, in any name. So a holder counts that is a node of the cluster, and for renewedLeaseTimeout
+// in all while this node waits, also with breaks in which others have the lease.
 func (a *Agent) blocked(ctx context.Context, lease *coordinationv1.Lease) (bool, error) {
 	holder, now := ptr.Deref(lease.Spec.HolderIdentity, ""), time.Now()
 	if last := a.wait.holder; last != "" {
@@ -87,7 +88,8 @@ func (a *Agent) blocked(ctx context.Context, lease *coordinationv1.Lease) (bool,
 		case apierrors.IsNotFound(err):
 			return false, nil
 		case err != nil:
-			return false, fmt.Errorf("read node %q, which has the lease %s/%s: %w", holder, a.Namespace, EnrolmentLease, err)
+			return false, fmt.Errorf("read node %q, which has the lease %s/%s: %w", holder, a.Namespace, EnrolmentLease,
+				err)
 		}
 		if a.wait.had == nil {
 			a.wait.had = map[string]time.Duration{}

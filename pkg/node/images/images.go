@@ -37,7 +37,7 @@ const (
 
 // Image is what an image sets in its containers. It is read only.
 type Image struct {
-	// Variables are in their order. Those that have no value are left out: runtimes do not set them.
+	// Variables are in their order. Those without a value are left out: runtimes do not set them.
 	Variables []*runtimeapi.KeyValue
 	// EntrypointSize and CmdSize are how many bytes these take where the runtime describes a
 	// container, LabelsSize what the labels take that the runtime gives to it.

@@ -98,7 +98,8 @@ func TestWhatAnImageAddsToAContainerIsCounted(t *testing.T) {
 }
 
 func TestLargeImagesAreNotRemembered(t *testing.T) {
-	r := &runtime{answer: answerOf("sha256:0", `{"imageSpec":{"config":{"Env":["A=`+strings.Repeat("x", largestKept)+`"]}}}`)}
+	large := strings.Repeat("x", largestKept)
+	r := &runtime{answer: answerOf("sha256:0", `{"imageSpec":{"config":{"Env":["A=`+large+`"]}}}`)}
 	cache := NewCache(r)
 	for range 2 {
 		if _, err := cache.Image(t.Context(), &runtimeapi.ImageSpec{Image: "sha256:0"}); err != nil {

@@ -51,8 +51,8 @@ const (
 	MaxContents = 320 << 10
 	// MaxPod is the largest sum of a sandbox and those of its containers that have not ended.
 	MaxPod = 512 << 10
-	// MaxSandboxes is the largest sum of all sandboxes with which one is started that is larger than
-	// SmallSandbox. Sandboxes of pods that have ended are listed for as long as the pods exist, and
+	// MaxSandboxes is the largest sum of all sandboxes with which one is started that is larger
+	// than SmallSandbox. Sandboxes of pods that have ended are listed for as long as the pods exist, and
 	// the kubelet's bound of pods does not count them.
 	MaxSandboxes, SmallSandbox = 8 << 20, 16 << 10
 	// MaxList is the largest list that is sent in time, also on a busy machine.
@@ -73,8 +73,8 @@ type Contents struct {
 // Plus returns the sum of each part.
 func (c Contents) Plus(d Contents) Contents {
 	return Contents{
-		c.Variables + d.Variables, c.Args + d.Args, c.Labels + d.Labels, c.Annotations + d.Annotations, c.Mounts + d.Mounts,
-		c.CDIDevices + d.CDIDevices, c.Groups + d.Groups,
+		c.Variables + d.Variables, c.Args + d.Args, c.Labels + d.Labels, c.Annotations + d.Annotations,
+		c.Mounts + d.Mounts, c.CDIDevices + d.CDIDevices, c.Groups + d.Groups,
 	}
 }
 
@@ -91,7 +91,8 @@ func (c Contents) String() string {
 		size int
 	}{
 		{"variables", c.Variables}, {"command and arguments", c.Args}, {"labels", c.Labels},
-		{"annotations", c.Annotations}, {"mounts", c.Mounts}, {"CDI devices", c.CDIDevices}, {"supplemental groups", c.Groups},
+		{"annotations", c.Annotations}, {"mounts", c.Mounts}, {"CDI devices", c.CDIDevices},
+		{"supplemental groups", c.Groups},
 	} {
 		if part.size*10 >= c.Total() && part.size > 0 {
 			parts = append(parts, fmt.Sprintf("%s %d", part.name, part.size))
@@ -178,8 +179,8 @@ func CheckSandboxes(pod Pod, size, others int) error {
 		return nil
 	}
 	return fmt.Errorf("pod %s: its labels and annotations make a sandbox of %d bytes where the container runtime "+
-		"describes it to NRI plugins. Those of the node's other pods, also of pods that have ended, take %d, and at most "+
-		"%d are allowed for a sandbox of more than %d: shorten them, or delete pods that have ended", pod, size, others,
+		"describes it to NRI plugins. Those of the node's other pods, also of pods that have ended, take %d, and at "+
+		"most %d are allowed for a sandbox of more than %d: shorten them, or delete pods that have ended", pod, size, others,
 		MaxSandboxes, SmallSandbox)
 }
 

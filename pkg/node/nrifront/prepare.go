@@ -101,10 +101,10 @@ func (f *Front) endLargest(ctx context.Context, list *nrilist.List, since time.T
 		}
 	}
 	if empty >= 0 {
-		sandbox = empty
+		container, sandbox = -1, empty
 	}
 	switch {
-	case container >= 0 && empty < 0 && (sandbox < 0 || list.Containers[container].Size >= list.Sandboxes[sandbox].Size):
+	case container >= 0 && (sandbox < 0 || list.Containers[container].Size >= list.Sandboxes[sandbox].Size):
 		c := list.Containers[container]
 		list.Containers = slices.Delete(list.Containers, container, container+1)
 		return f.endOne(ctx, list.SandboxOf(c).PodSandbox, c.Name, fmt.Sprintf("container %q is ended: "+left, c.Name,
@@ -115,7 +115,8 @@ func (f *Front) endLargest(ctx context.Context, list *nrilist.List, since time.T
 		list.Containers = slices.DeleteFunc(list.Containers, func(c nrilist.Container) bool {
 			return c.Sandbox == s.GetId()
 		})
-		return f.endOne(ctx, s.PodSandbox, "", fmt.Sprintf("the pod's sandbox is removed: "+left, s.Size), func() error {
+		reason := fmt.Sprintf("the pod's sandbox is removed: "+left, s.Size)
+		return f.endOne(ctx, s.PodSandbox, "", reason, func() error {
 			return f.options.Ender.EndPod(ctx, s.GetId())
 		})
 	}

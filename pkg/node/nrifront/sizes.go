@@ -83,8 +83,8 @@ func (f *Front) checkSandbox(ctx context.Context, sandbox *api.PodSandbox) error
 	defer cancel()
 	list, err := f.options.Source.Sandboxes(ctx)
 	if err != nil {
-		return fmt.Errorf("pod %v: whether its sandbox of %d bytes is too large together with the others is not known: %w",
-			pod, size, err)
+		return fmt.Errorf("pod %v: whether its sandbox of %d bytes is too large together with the others is not "+
+			"known: %w", pod, size, err)
 	}
 	others := 0
 	for _, other := range list {

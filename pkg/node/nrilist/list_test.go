@@ -66,7 +66,8 @@ func (r *runtime) Invoke(_ context.Context, method string, request, reply any, _
 		r.queried = append(r.queried, request.GetContainerId())
 		return r.status(request, reply.(proto.Message))
 	case *runtimeapi.ImageStatusRequest:
-		info, err := json.Marshal(map[string]any{"imageSpec": map[string]any{"config": map[string]any{"Labels": r.labels}}})
+		config := map[string]any{"Labels": r.labels}
+		info, err := json.Marshal(map[string]any{"imageSpec": map[string]any{"config": config}})
 		proto.Merge(reply.(proto.Message), &runtimeapi.ImageStatusResponse{
 			Image: &runtimeapi.Image{Id: request.GetImage().GetImage()}, Info: map[string]string{"info": string(info)},
 		})

@@ -104,7 +104,7 @@ func (s *scenario) change(ctx context.Context, t *testing.T) {
 	if err := leave.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	// Devices that have failed several times are held back for minutes, by a kubecri that has seen it.
+	// Devices that have failed several times are held back for minutes, by a kubecri that saw it.
 	if err := s.Kubecri.Restart(ctx); err != nil {
 		t.Fatal(err)
 	}
