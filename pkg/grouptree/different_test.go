@@ -56,7 +56,7 @@ func TestDifferentPlaceholdersMayShareAGroupUnlessTheySayOtherwise(t *testing.T)
 	if got := groupsGiven(t, []int{4}, "grp/!A/gpu/a/cards", "grp/B/gpu/b/cards"); got != "0 0" {
 		t.Errorf("a group of its own and any: %s", got)
 	}
-	// Devices may differ, too, whatever groups they are in.
+	// Devices may differ, too, in any groups.
 	if got := groupsGiven(t, []int{1, 1}, "grp/A/gpu/!a/cards", "grp/B/gpu/!b/cards"); got != "0 1" && got != "1 0" {
 		t.Errorf("two devices: %s", got)
 	}

@@ -8,7 +8,7 @@ import "strings"
 // maxWord is how long a word may be for which a similar one is looked for.
 const maxWord = 128
 
-// Nearest returns the known word that is most like a word, whatever its case, or "" if none is like
+// Nearest returns the known word that is most like a word, in any case, or "" if none is like
 // it: at most a third of its characters may differ. Of several it is the first.
 func Nearest(word string, known []string) string {
 	if len(word) > maxWord {

@@ -17,7 +17,7 @@
 // refused for the time being.
 //
 // A device pod needs an allocation that the device scheduler made for this node, of devices that
-// exist, are healthy, and are held by no other pod. Static pods, and whatever else does not come
+// exist, are healthy, and are held by no other pod. Static pods, and all others that do not come
 // from the API server, cannot have been scheduled: they pass untouched and never get a device.
 //
 // A container of an adopted pod, see package grants, passes with the devices that the kubelet gives

@@ -58,7 +58,7 @@ func TestPodsThatHoldDevicesOfTheKubeletAreAdoptedForAsLongAsTheyAreThere(t *tes
 	}
 	expect("at first", "u "+string(a), "v "+string(b))
 
-	// Another pod is not granted what one of them holds, under whatever name.
+	// Another pod is not granted what one of them holds, under any name.
 	wanted := wants("new", kubelets(nics, "a", 1))
 	only := func(name types.ResourceName) (int64, bool) { return 1, name == kubelets(nics, "a", 1) }
 	var conflict *grants.Conflict

@@ -317,7 +317,7 @@ func TestNoNodeKeepsTheOthersFromBeingEnrolled(t *testing.T) {
 		"by a negative duration":              {duration: math.MinInt32},
 		"by renewals without an end":          {duration: 60, renews: true, after: renewedLeaseTimeout},
 		"by renewals with a very long period": {duration: math.MaxInt32, renews: true, after: renewedLeaseTimeout},
-		"by the name of no node":              {duration: 60, renews: true, names: []string{"nobody"}},
+		"by the name of no node":              {duration: 60, renews: true, names: []string{"none"}},
 		"by the names of two nodes, in turn": {
 			duration: 60, renews: true, names: []string{"node-2", "node-3"},
 			after: 20*time.Minute + renewedLeaseTimeout, // node-2 has had it for renewedLeaseTimeout then

@@ -30,8 +30,9 @@ const (
 	// that the lease states: each node may write it, and one that is compromised may state 68
 	// years.
 	leaseTimeout = time.Minute
-	// renewedLeaseTimeout is how long a node keeps EnrolmentLease that renews it, for each node that
-	// waits. It is longer than an enrolment or a leave with all its timeouts, see package enrolment.
+	// renewedLeaseTimeout is how long a node keeps EnrolmentLease that renews it, for each node
+	// that waits. It is longer than an enrolment or a leave with all its timeouts, see package
+	// enrolment.
 	renewedLeaseTimeout = 30 * time.Minute
 	// orderTimeout is how long LeaveLease holds at most that is not renewed.
 	orderTimeout = time.Hour

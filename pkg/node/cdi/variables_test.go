@@ -77,7 +77,7 @@ func TestVariablesThatCannotBeWrittenHaveNoDevice(t *testing.T) {
 }
 
 // Pods decide how many sets of variables there are: one more is never refused for that.
-func TestTheDeviceThatWasUsedLeastRecentlyMakesRoomForANewOne(t *testing.T) {
+func TestTheDeviceThatWasUsedLeastRecentlyIsDroppedForAnother(t *testing.T) {
 	v := NewVariables(t.TempDir())
 	v.devices = map[string][]string{}
 	name := func(i int) string { return nameOf([]string{fmt.Sprint("A=", i)}) }

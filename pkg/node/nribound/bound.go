@@ -52,8 +52,8 @@ const (
 	// MaxPod is the largest sum of a sandbox and those of its containers that have not ended.
 	MaxPod = 512 << 10
 	// MaxSandboxes is the largest sum of all sandboxes with which one is started that is larger
-	// than SmallSandbox. Sandboxes of pods that have ended are listed for as long as the pods exist, and
-	// the kubelet's bound of pods does not count them.
+	// than SmallSandbox. Sandboxes of pods that have ended are listed as long as the pods exist,
+	// and the kubelet's bound of pods does not count them.
 	MaxSandboxes, SmallSandbox = 8 << 20, 16 << 10
 	// MaxList is the largest list that is sent in time, also on a busy machine.
 	MaxList = 128 << 20
@@ -180,8 +180,8 @@ func CheckSandboxes(pod Pod, size, others int) error {
 	}
 	return fmt.Errorf("pod %s: its labels and annotations make a sandbox of %d bytes where the container runtime "+
 		"describes it to NRI plugins. Those of the node's other pods, also of pods that have ended, take %d, and at "+
-		"most %d are allowed for a sandbox of more than %d: shorten them, or delete pods that have ended", pod, size, others,
-		MaxSandboxes, SmallSandbox)
+		"most %d are allowed for a sandbox of more than %d: shorten them, or delete pods that have ended", pod, size,
+		others, MaxSandboxes, SmallSandbox)
 }
 
 // CheckChanged returns an error if a container of that size is larger than MaxObject with what is

@@ -82,7 +82,7 @@ type Options struct {
 	Source Source
 	// Ender ends containers that may not run.
 	Ender Ender
-	// Warn tells the pod's owner why a container is ended. It must not block.
+	// Warn writes an event of the pod with why a container is ended. It must not block.
 	Warn func(pod admission.Pod, message string)
 }
 

@@ -95,7 +95,7 @@ func (f *Front) checkSandbox(ctx context.Context, sandbox *api.PodSandbox) error
 	return nribound.CheckSandboxes(pod, size, others)
 }
 
-// checkContents returns why a container is refused whatever is in it: it, or its sandbox, is too
+// checkContents returns why a container is refused for its size alone: it, or its sandbox, is too
 // large.
 func checkContents(sandbox *api.PodSandbox, c *api.Container) error {
 	if err := nribound.CheckSandbox(boundPod(sandbox), nribound.SandboxContents(sandbox)); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Latest has the node's latest inventory. A manager writes it; whatever a transport of the manager
+// Latest has the node's latest inventory. A manager writes it; all that a transport of the manager
 // needs, and needs the inventory itself, reads it here. All methods are safe for concurrent use.
 type Latest struct {
 	mu        sync.Mutex

@@ -179,7 +179,7 @@ func startBackoff(first time.Duration) wait.Backoff {
 }
 
 // reportHeld reports to a plugin that makes devices itself which ones pods hold. After an error the
-// plugin must not be asked for its devices: it would go by holders of before.
+// plugin must not be asked for its devices: it would go by previous holders.
 func (p *plugin) reportHeld(ctx context.Context, holdings Holdings) error {
 	reshaper, ok := p.device.(device.Reshaper)
 	if !ok {

@@ -24,7 +24,7 @@ import (
 //
 // A plugin that declares no kinds of devices may serve any request in any way.
 
-// Reads reports whether a device scheduler may read a request that is no path, whatever it means.
+// Reads reports whether a device scheduler may read a request that is no path, with any meaning.
 func (s *Set) Reads(name types.ResourceName) bool {
 	if s.countsDevices(name) {
 		return true

@@ -31,8 +31,8 @@ var (
 	writtenSeed = flag.Uint64("written.seed", 1, "seed of the random pods")
 )
 
-// Whatever a user writes, the containers get exactly that, or an event names what is missing. The
-// test reads the requests by itself: see writtenPod.
+// For all that a user writes, the containers get exactly that, or an event names what is missing.
+// The test reads the requests by itself: see writtenPod.
 func TestWhatIsWrittenIsAllocatedOrNamed(t *testing.T) {
 	c := newCluster(t)
 	var fours []gpu.GPU

@@ -21,7 +21,7 @@ import (
 type written struct {
 	containers map[string]*writtenContainer
 	unserved   []string // requests that no plugin of the test serves
-	mistakes   []string // what has no effect, or a doubtful one
+	mistakes   []string // what has no effect, or an unverified one
 	options    []string // which request no device by themselves: a pod with nothing else waits
 	malformed  string   // why the annotation as a whole cannot be read
 }
