@@ -51,6 +51,7 @@ func NewCommand(builtIn ...allocation.Named) *cobra.Command {
 	var sealKey string
 	var sealMode seal.Mode
 	var evictUnallocated bool
+	topology := allocation.TopologyPrefer
 	budgets := allocation.DefaultSearchBudgets
 	api := readapi.NewServer()
 	cmd := app.NewSchedulerCommand(func(registry frameworkruntime.Registry) error {
@@ -64,6 +65,7 @@ func NewCommand(builtIn ...allocation.Named) *cobra.Command {
 			return err
 		}
 		schedulers.SetSearchBudgets(budgets)
+		schedulers.SetTopology(topology)
 		options := frameworkplugin.Options{
 			NoVerdictCache: !verdictCache, BestDevicesWait: wait, Quota: quota, Seals: seals,
 			EvictUnallocated: evictUnallocated, NoShareEvents: !shareEvents,
@@ -81,10 +83,13 @@ func NewCommand(builtIn ...allocation.Named) *cobra.Command {
 	flags.BoolVar(&verdictCache, "device-verdict-cache", true, "Cache on which nodes the devices for a pod fit. "+
 		"Without it every node is evaluated for every pod: use that only to find out whether the cache is the "+
 		"cause of a problem, or what it is worth.")
-	flags.DurationVar(&wait, "best-devices-wait", 10*time.Minute, "How long a pod that counts devices waits for those "+
-		"that are best connected in all of the cluster, from the first attempt to schedule it. After that, the best "+
-		"devices of any node will do. 0 is for ever: then one node that claims better devices than others, and never "+
-		"has them free, keeps pods waiting.")
+	flags.Var(&topology, "device-topology", "Which devices a pod gets that counts devices and says nothing of "+
+		"topology: prefer, the best-connected ones that are free on a node; require, ones that are connected as well "+
+		"as that many can be on any node, for which the pod waits.")
+	flags.DurationVar(&wait, "best-devices-wait", 10*time.Minute, "How long a pod that requires topology waits for "+
+		"devices that are best connected in all of the cluster, from the first attempt to schedule it. After that, it "+
+		"prefers them. 0 is for ever: then one node that claims better devices than others, and never has them free, "+
+		"keeps pods waiting.")
 	flags.Var(&quota, "device-quota", "Which pods wait that request whole devices in their annotation beyond the "+
 		"limits of the same container, which are what quotas count: enforce, those in a namespace with a "+
 		"ResourceQuota that names the resource; everywhere, all; warn, none. The others get an event.")

@@ -32,8 +32,8 @@ type handle struct {
 	// preferring serves pods that do not say whether they wait. It is nil for a plugin that cannot,
 	// and in a cluster that requires topology.
 	preferring devicescheduler.DeviceScheduler
-	words     devicescheduler.Words
-	observer  *pluginhost.Observer // nil for a plugin that keeps no counters of its own
+	words      devicescheduler.Words
+	observer   *pluginhost.Observer // nil for a plugin that keeps no counters of its own
 
 	cachedAnswers
 }

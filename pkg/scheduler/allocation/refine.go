@@ -12,15 +12,6 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 )
 
-// RequireTopology makes pods wait for the best devices of all nodes, for plugins that can also
-// serve them with the best of those that are free now, and unless pods say otherwise. It must be
-// called before the set is used.
-func (s *Set) RequireTopology() {
-	for _, plugin := range s.plugins {
-		plugin.preferring = nil
-	}
-}
-
 // placed is a request that all plugins have translated, where the group scheduler places it, and
 // how good the devices are by the plugins' own preference.
 type placed struct {
