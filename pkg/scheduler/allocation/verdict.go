@@ -42,8 +42,8 @@ type Verdict struct {
 // plugins.
 func (v *Verdict) Same(other *Verdict) bool {
 	return len(v.Reasons)+len(other.Reasons) == 0 && v.Fits == other.Fits && v.Shortage == other.Shortage &&
-		v.Unresolvable == other.Unresolvable && v.Score == other.Score && v.Quality == other.Quality && v.NoDevices == other.NoDevices &&
-		v.Cut == other.Cut && v.TimedOut == other.TimedOut
+		v.Unresolvable == other.Unresolvable && v.Score == other.Score && v.Quality == other.Quality &&
+		v.NoDevices == other.NoDevices && v.Cut == other.Cut && v.TimedOut == other.TimedOut
 }
 
 // unresolvable reports whether a reason would stand on an empty node too.

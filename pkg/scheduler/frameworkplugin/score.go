@@ -19,8 +19,8 @@ import (
 // PreScore takes the scores of all nodes from their verdicts. A pod that requests no device is
 // skipped.
 //
-// Nodes are in classes by the quality of the devices that the pod would get. A class has its part of
-// the range of scores, the better class the higher one: within it the score decides.
+// Nodes are in classes by the quality of the devices that the pod would get. A class has its part
+// of the range of scores, the better class the higher one: within it the score decides.
 //
 // A node whose kubelet counts all that the pod requests has no score of its own. It gets the mean
 // of those that have one: then other plugins choose between the two kinds of nodes, and none of
