@@ -139,6 +139,9 @@ var templates = []template{
 			{
 				"        env:", 1,
 				withPlugins("        - --devschedpath=/plugins\n") +
+					"        {{- if ne .Values.scheduler.topology \"prefer\" }}\n" +
+					"        - --device-topology={{ .Values.scheduler.topology }}\n" +
+					"        {{- end }}\n" +
 					"        {{- range .Values.scheduler.extraArgs }}\n" +
 					"        - {{ . | quote }}\n        {{- end }}\n        env:",
 			},

@@ -54,7 +54,8 @@ func (s *Set) refine(
 	}
 	refined.request = left.request
 	refined.placement = s.groupScheduler.place(ctx, node, left.request, within.forRefinement())
-	if refined.placement == nil || !refined.placement.Fits {
+	if refined.placement == nil || !refined.placement.Fits ||
+		refined.placement.Exceeds && !fitting.placement.Exceeds { // no better devices at the price of more of them
 		return fitting, nil
 	}
 	return refined, nil
