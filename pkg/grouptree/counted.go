@@ -46,8 +46,8 @@ func (p *Placer) exceeds() bool {
 	return false
 }
 
-// searchWithin is searchAll for placements by which the pod holds no more than Kubernetes counts. It
-// takes at most half of the steps that are left, and boundedSteps.
+// searchWithin is searchAll for placements by which the pod holds no more than Kubernetes counts.
+// It takes at most half of the steps that are left, and boundedSteps.
 func (p *Placer) searchWithin() *Placement {
 	limit := p.limit
 	p.limit = min(p.exact.steps+boundedSteps, (p.exact.steps+limit)/2)

@@ -72,46 +72,6 @@ func NewPlacer(stepLimit int) *Placer {
 	return p
 }
 
-// Place places a request on a node. used is the vector of used quantities, of the tree's length;
-// Place only reads it.
-func (p *Placer) Place(tree *DeviceTree, used []int64, req *Request) *Placement {
-	p.reset(tree, used, req)
-	var walked *Placement
-	if score, ok := p.walk(); ok {
-		walked = &Placement{
-			Fits: true, Score: score, Assigned: slices.Clone(p.assigned), Exceeds: p.exceeds(), Steps: p.steps(),
-		}
-		if !walked.Exceeds {
-			return walked
-		}
-	}
-	if p.exact.limitHit {
-		if walked != nil {
-			return walked
-		}
-		return p.cut()
-	}
-	p.undo(0)
-	if req.counted != nil {
-		if within := p.searchWithin(); within.Fits {
-			return within
-		}
-	}
-	if walked != nil {
-		walked.Steps = p.steps()
-		return walked
-	}
-	placement := p.searchAll()
-	placement.Exceeds = placement.Fits && req.counted != nil
-	return placement
-}
-
-// PlaceWithin is Place with its own limits.
-func (p *Placer) PlaceWithin(tree *DeviceTree, used []int64, req *Request, limits Limits) *Placement {
-	p.setLimits(limits)
-	return p.Place(tree, used, req)
-}
-
 // setLimits sets the limits of the next placements. Their time starts now.
 func (p *Placer) setLimits(limits Limits) {
 	p.limit, p.deadline = limits.Steps, time.Time{}
@@ -347,8 +307,8 @@ func (p *Placer) enter(ctr *container) {
 	}
 }
 
-// sidecarMark returns a number such that sums of quantities, each times the mark of its sidecar, are
-// equal only if the same sidecars hold the same.
+// sidecarMark returns a number such that sums of quantities, each times the mark of its sidecar,
+// are equal only if the same sidecars hold the same.
 func sidecarMark(order int) int64 { return int64(2*order+1) * 0x1E3779B97F4A7C1 }
 
 // leave reverts enter, and the effects of this container's own scorers.

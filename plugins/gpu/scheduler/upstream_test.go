@@ -46,7 +46,8 @@ func randomPod(random *rand.Rand, name string) (*v1.Pod, *request.Request) {
 		container := v1.Container{Name: fmt.Sprint("c", i)}
 		counted := types.ContainerInfo{KubeRequests: types.ResourceList{}}
 		if count > 0 {
-			list := v1.ResourceList{v1.ResourceName(gpu.Resource): *apiresource.NewQuantity(count, apiresource.DecimalSI)}
+			quantity := *apiresource.NewQuantity(count, apiresource.DecimalSI)
+			list := v1.ResourceList{v1.ResourceName(gpu.Resource): quantity}
 			container.Resources = v1.ResourceRequirements{Requests: list, Limits: list}
 			counted.KubeRequests[gpu.Resource] = count
 		}

@@ -45,8 +45,8 @@ func (c *cluster) priorityClass(name string, value int32) string {
 	return name
 }
 
-// A pod of high priority requires two GPUs that are joined closely. All GPUs are held, each by a pod
-// of its own, and two of the three pairs by one that cannot be evicted.
+// A pod of high priority requires two GPUs that are joined closely. All GPUs are held, each by a
+// pod of its own, and two of the three pairs by one that cannot be evicted.
 func TestPreemptionFreesTheDevicesThatMakeAPair(t *testing.T) {
 	c := newCluster(t)
 	c.node("n1", 6)
