@@ -21,7 +21,8 @@ type Placement struct {
 	// order. It is empty when the pod does not fit.
 	Assigned []int32
 	// Exceeds reports that the pod holds more than Kubernetes counts for it: an init container
-	// could not share the devices of others. No placement was found by which it holds as much or less.
+	// could not share the devices of others. No placement was found by which it holds as much or
+	// less.
 	Exceeds bool
 	// Exact reports that the walk failed and the exact search answered.
 	Exact bool
