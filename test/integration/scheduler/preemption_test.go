@@ -167,7 +167,7 @@ func (c *cluster) hold(nodes []string) []string {
 // one letter a GPU, two GPUs a pair: l and m are pods of priority 0 and 100, g one of priority 0
 // that a budget guards, h one of priority 1000.
 func TestPreemptionTakesWhatCostsLeastAndNothingThatDoesNotHelp(t *testing.T) {
-	startScheduler(t)
+	startSchedulerWith(t, []string{"--device-topology=require"})
 	for name, test := range map[string]struct {
 		nodes   []string
 		evicted []string
