@@ -43,6 +43,15 @@
 // differ. The search counts the instances that it tries and stops at the placer's step limit: the
 // placement then reports that, and "fits" is true only if the search found a placement.
 //
+// # What Kubernetes counts
+//
+// Running containers are placed before init containers, which then share their devices as far as
+// their own requests allow. Kubernetes counts for a pod the most devices that are in use at any
+// time: an init container with the sidecars before it, or all that runs afterwards. If the pod
+// would hold more whole devices than that, an exact search looks for placements by which it does
+// not, and the placement reports if there are none. Whole devices are resources of which no device
+// of the node has more than one. A spec that does not name the init containers has no such count.
+//
 // # Quantities
 //
 // All quantities are int64 in base units: devices, bytes, or a bit mask for a resource whose last

@@ -20,6 +20,10 @@ type Placement struct {
 	// Assigned is the number of the resource that serves each request, in the request's canonical
 	// order. It is empty when the pod does not fit.
 	Assigned []int32
+	// Exceeds reports that the pod holds more than Kubernetes counts for it: an init container
+	// could not share the devices of others. No placement was found by which it holds as much or
+	// less.
+	Exceeds bool
 	// Exact reports that the walk failed and the exact search answered.
 	Exact bool
 	// LimitHit reports that one of the limits ended the search. If the pod fits, there may be a

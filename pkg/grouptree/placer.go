@@ -17,7 +17,8 @@ type Placer struct {
 
 	tree    *DeviceTree
 	req     *Request
-	running bool // the current container is a running one, not an init container
+	running bool  // the current container is a running one, not an init container
+	mark    int64 // of the current container if it is a sidecar, else 0
 
 	signatures []int32 // by the request's number: the tree's, or -1
 	types      []int32
@@ -29,11 +30,17 @@ type Placer struct {
 	bits  []int64   // requested by this pod
 	score []float64 // current
 	side  []int64   // held by sidecars while the current init container runs
-	sum   []int64   // of that init container: so far in the exact search, in one group in the walk
+	// sidecar identifies what sidecars hold, at any time: resources that differ in it serve init
+	// containers differently.
+	sidecar []int64
+	sum     []int64 // of that init container: so far in the exact search, in one group in the walk
 
 	touched  []int32 // by instance: allocations of this pod below it
 	assigned []int32 // by request: the resource that serves it
 	trail    []change
+	held     []int64   // by the tree's kind of resource: by this pod; kept while bounded
+	bounds   []int64   // by the tree's kind of resource: the most that the pod may hold
+	bounded  bool      // the exact search finds no placement that exceeds the bounds
 	saved    [][]int32 // by depth: the best assignment so far of the current group
 
 	exact search
@@ -44,6 +51,7 @@ type change struct {
 	resource        int32
 	touched         bool // the change counted the resource's instances as touched
 	used, pod, bits int64
+	sidecar         int64
 	score           float64
 }
 
@@ -62,26 +70,6 @@ func NewPlacer(stepLimit int) *Placer {
 	p := &Placer{}
 	p.setLimits(Limits{Steps: stepLimit})
 	return p
-}
-
-// Place places a request on a node. used is the vector of used quantities, of the tree's length;
-// Place only reads it.
-func (p *Placer) Place(tree *DeviceTree, used []int64, req *Request) *Placement {
-	p.reset(tree, used, req)
-	if score, ok := p.walk(); ok {
-		return &Placement{Fits: true, Score: score, Assigned: slices.Clone(p.assigned), Steps: p.steps()}
-	}
-	if p.exact.limitHit {
-		return p.cut()
-	}
-	p.undo(0)
-	return p.searchAll()
-}
-
-// PlaceWithin is Place with its own limits.
-func (p *Placer) PlaceWithin(tree *DeviceTree, used []int64, req *Request, limits Limits) *Placement {
-	p.setLimits(limits)
-	return p.Place(tree, used, req)
 }
 
 // setLimits sets the limits of the next placements. Their time starts now.
@@ -132,6 +120,7 @@ func (p *Placer) reset(tree *DeviceTree, used []int64, req *Request) {
 	p.used = append(p.used[:0], used[:n]...)
 	p.pod, p.bits = zeroed(p.pod, n), zeroed(p.bits, n)
 	p.side, p.sum = zeroed(p.side, n), zeroed(p.sum, n)
+	p.sidecar, p.mark = zeroed(p.sidecar, n), 0
 	p.score = slices.Grow(p.score[:0], n)[:n]
 	for r := range p.score {
 		p.score[r] = rate(tree.mode[r], tree.allocatable[r], used[r], 0)
@@ -139,6 +128,7 @@ func (p *Placer) reset(tree *DeviceTree, used []int64, req *Request) {
 	p.touched = zeroed(p.touched, len(tree.instances))
 	p.assigned = zeroed(p.assigned, len(req.items))
 	p.trail = p.trail[:0]
+	p.bounded = false
 	p.signatures = appendNumbers(p.signatures[:0], tree.signatures, req.signatures)
 	p.types = appendNumbers(p.types[:0], tree.types, req.types)
 	p.pins = p.pins[:0]
@@ -240,6 +230,13 @@ func (p *Placer) assign(i, r int32, whole int64) bool {
 			return false
 		}
 	}
+	if p.bounded && more > 0 {
+		typ := p.tree.typ[r]
+		if more > p.bounds[typ]-p.held[typ] {
+			return false
+		}
+		p.held[typ] += more
+	}
 	p.touch(i, r)
 	p.set(i, r, more)
 	return true
@@ -258,6 +255,7 @@ func (p *Placer) growth(r int32, quantity, whole int64) int64 {
 func (p *Placer) set(i, r int32, more int64) {
 	p.used[r] += more
 	p.pod[r] += more
+	p.sidecar[r] += more * p.mark
 	p.bits[r] |= p.req.items[i].quantity
 	p.score[r] = rate(p.modeFor(i, r), p.tree.allocatable[r], p.used[r], p.bits[r])
 }
@@ -265,7 +263,10 @@ func (p *Placer) set(i, r int32, more int64) {
 // remember saves the state of resource r for undo.
 func (p *Placer) remember(r int32, touched bool) {
 	p.trail = append(p.trail,
-		change{resource: r, touched: touched, used: p.used[r], pod: p.pod[r], bits: p.bits[r], score: p.score[r]})
+		change{
+			resource: r, touched: touched, used: p.used[r], pod: p.pod[r], bits: p.bits[r], sidecar: p.sidecar[r],
+			score: p.score[r],
+		})
 }
 
 // touch notes that resource r serves request i.
@@ -281,7 +282,11 @@ func (p *Placer) touch(i, r int32) {
 func (p *Placer) undo(mark int) {
 	for k := len(p.trail) - 1; k >= mark; k-- {
 		c := &p.trail[k]
+		if p.bounded {
+			p.held[p.tree.typ[c.resource]] -= p.pod[c.resource] - c.pod
+		}
 		p.used[c.resource], p.pod[c.resource], p.bits[c.resource], p.score[c.resource] = c.used, c.pod, c.bits, c.score
+		p.sidecar[c.resource] = c.sidecar
 		if c.touched {
 			for x := p.tree.owner[c.resource]; x >= 0; x = p.tree.instances[x].parent {
 				p.touched[x]--
@@ -293,11 +298,18 @@ func (p *Placer) undo(mark int) {
 
 // enter prepares the placer for a container.
 func (p *Placer) enter(ctr *container) {
-	p.running = ctr.kind != Init
+	p.running, p.mark = ctr.kind != Init, 0
+	if ctr.kind == Sidecar {
+		p.mark = sidecarMark(ctr.order)
+	}
 	if !p.running {
 		p.sidecars(ctr, 1)
 	}
 }
+
+// sidecarMark returns a number such that sums of quantities, each times the mark of its sidecar,
+// are equal only if the same sidecars hold the same.
+func sidecarMark(order int) int64 { return int64(2*order+1) * 0x1E3779B97F4A7C1 }
 
 // leave reverts enter, and the effects of this container's own scorers.
 func (p *Placer) leave(ctr *container) {

@@ -49,6 +49,10 @@ type Request struct {
 	pinned     bool     // the pod has an allocation: some items have only one possible place
 	rescored   bool     // some container has its own scorers
 	needs      []need   // of the running containers together
+	// counted is how much Kubernetes counts of each kind of resource for the pod, by the number of
+	// the kind. It is nil for a pod without init containers, which cannot hold more, and for one
+	// whose init containers spec does not name.
+	counted    []int64
 	conditions conditions
 	digest     Digest
 }
@@ -101,7 +105,7 @@ func (i *item) path() resource.Path {
 // spec lists the pod's containers in the order of its spec, init containers first; it says which of
 // the running containers are sidecars, whose devices an init container that runs after them cannot
 // share. A container that it does not name counts as regular when it is among the running ones, and
-// as a last init container otherwise.
+// as a last init container otherwise; Kubernetes' count of the pod's devices is then unknown.
 //
 // The placer does not search for a request that AllocateFrom serves already: it checks and scores
 // it.
@@ -135,7 +139,7 @@ func CompileRequest(pod *types.PodInfo, spec []Container) (*Request, error) {
 	for _, name := range slices.Sorted(maps.Keys(pod.InitContainers)) {
 		order, named := orders[name]
 		if !named {
-			order = len(spec)
+			order, c.unordered = len(spec), true
 		}
 		if err := c.container(name, Init, order, pod.InitContainers[name]); err != nil {
 			return nil, err

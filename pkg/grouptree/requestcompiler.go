@@ -22,6 +22,7 @@ type compiler struct {
 	types      map[string]int32
 	known      map[typeName]int32 // types, without joining their names
 	total      int64
+	unordered  bool  // the spec does not name an init container
 	places     []int // by type, while needs are summed: the need's index plus 1, or 0
 }
 
@@ -239,13 +240,14 @@ func (c *compiler) finish() {
 	if r.running > 0 {
 		r.needs = c.sum(r.items[:r.containers[r.running-1].itemHi])
 	}
+	c.countAsKubernetes()
 	r.findConditions()
 	var content encoder
 	for _, names := range [][]string{r.signatures, r.types} {
 		content.num(int64(len(names)))
 		content.str(names...)
 	}
-	content.num(int64(r.running), int64(len(r.containers)))
+	content.num(int64(r.running), int64(len(r.containers)), int64(len(r.counted)))
 	for _, ctr := range r.containers {
 		content.num(int64(ctr.kind), int64(ctr.order), int64(ctr.groupHi), int64(ctr.itemHi))
 	}
@@ -262,6 +264,36 @@ func (c *compiler) finish() {
 		}
 	}
 	r.digest = sha256.Sum256(content)
+}
+
+// countAsKubernetes sets counted: the most that is in use at any time, as Holdings has it, if init
+// containers share what they can.
+func (c *compiler) countAsKubernetes() {
+	r := c.req
+	if r.running == len(r.containers) || c.unordered {
+		return
+	}
+	r.counted = make([]int64, len(r.types))
+	sum := func(sums []int64, ctr container) {
+		for _, it := range r.items[ctr.itemLo:ctr.itemHi] {
+			sums[it.typ] = addCapped(sums[it.typ], it.quantity)
+		}
+	}
+	for _, ctr := range r.containers[:r.running] {
+		sum(r.counted, ctr)
+	}
+	for _, ctr := range r.containers[r.running:] {
+		step := make([]int64, len(r.types))
+		sum(step, ctr)
+		for _, sidecar := range r.containers[:r.running] {
+			if sidecar.kind == Sidecar && sidecar.order <= ctr.order {
+				sum(step, sidecar)
+			}
+		}
+		for typ, quantity := range step {
+			r.counted[typ] = max(r.counted[typ], quantity)
+		}
+	}
 }
 
 // intern returns the number of name, and appends it to names when it is new.

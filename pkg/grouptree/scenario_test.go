@@ -201,6 +201,9 @@ func (s *scenario) score(where location) float64 {
 		if strings.HasPrefix(name, "init/") {
 			break
 		}
+		if len(infos[name].DevRequests) == 0 { // it has no effect
+			continue
+		}
 		clear(modes)
 		for _, request := range canonical(infos[name].DevRequests) {
 			resource := where[name][request]

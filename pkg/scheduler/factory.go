@@ -92,6 +92,7 @@ func start(
 	schedulers.SetSearchBudgets(allocation.SearchBudgets{
 		Node: args.SearchBudget.Duration, Cycle: args.CycleBudget.Duration,
 	})
+	schedulers.SetTopology(*args.Topology)
 	shared, err := frameworkplugin.NewShared(ctx, schedulers, handle, frameworkplugin.Options{
 		NoVerdictCache: !*args.VerdictCache, BestDevicesWait: args.BestDevicesWait.Duration, Quota: *args.Quota,
 		Seals: seals, EvictUnallocated: *args.EvictUnallocated,

@@ -182,4 +182,7 @@ type Relaxation struct {
 	Text string `json:"text"`
 	// Nodes are where the pod fits then, by name.
 	Nodes []string `json:"nodes"`
+	// Topology says that the pod gets as many devices as before, and only how they are connected is
+	// another.
+	Topology bool `json:"topology,omitempty"`
 }

@@ -60,8 +60,9 @@ func lies() []*Attempt {
 			What: "lists 1,000 GPUs in one group, which are better connected than those of any other node, for pods " +
 				"to wait for",
 			Want: everywhere(NoEffect, "is bound to node-1"),
-			Try:  waitingForTheBest("--best-devices-wait=1ms"),
-			Off:  Off{How: "pods wait for the best devices for ever", Try: waitingForTheBest("--best-devices-wait=0")},
+			Try:  waitingForTheBest("--device-topology=require", "--best-devices-wait=1ms"),
+			Off: Off{How: "pods wait for the best devices for ever",
+				Try: waitingForTheBest("--device-topology=require", "--best-devices-wait=0")},
 		},
 		{
 			ID: "lie-copy", Who: Kubelet, Defence: OneNode, Alone: true,

@@ -66,6 +66,14 @@ func (o *placementOptions) printSmallest(smallest *schedulerapi.Smallest) error 
 	}
 	type change struct{ what, nodes string }
 	var changes []change
+	relaxed := func(topology bool) {
+		for _, relax := range smallest.Relax {
+			if relax.Topology == topology {
+				changes = append(changes, change{relax.Text, o.some(relax.Nodes)})
+			}
+		}
+	}
+	relaxed(true) // before a pod is ended
 	if end := smallest.End; end != nil {
 		var pods []string
 		for _, pod := range end.Pods {
@@ -76,9 +84,7 @@ func (o *placementOptions) printSmallest(smallest *schedulerapi.Smallest) error 
 	if add := smallest.Add; add != nil {
 		changes = append(changes, change{"one more node like " + add.Like, "the new one"})
 	}
-	for _, relax := range smallest.Relax {
-		changes = append(changes, change{relax.Text, o.some(relax.Nodes)})
-	}
+	relaxed(false)
 	var text strings.Builder
 	switch {
 	case len(changes) > 0:

@@ -40,7 +40,8 @@ func schedulerChecks() []check[*schedulerPlugin] {
 			run: func(h *schedulerPlugin) error {
 				return checkAbilities(h.plugin, reflect.TypeFor[devicescheduler.ConcurrentSafe](),
 					reflect.TypeFor[devicescheduler.Pure](), reflect.TypeFor[devicescheduler.Translator](),
-					reflect.TypeFor[devicescheduler.Patient](), reflect.TypeFor[devicescheduler.ResourceClaimer](),
+					reflect.TypeFor[devicescheduler.Patient](), reflect.TypeFor[devicescheduler.Preferring](),
+					reflect.TypeFor[devicescheduler.ResourceClaimer](),
 					reflect.TypeFor[devicescheduler.DeviceCounter](), reflect.TypeFor[devicescheduler.PodObserver](),
 					reflect.TypeFor[devicescheduler.Specialist](), reflect.TypeFor[devicescheduler.Describer]())
 			},
@@ -159,6 +160,13 @@ func schedulerChecks() []check[*schedulerPlugin] {
 			run:   (*schedulerPlugin).checkAfterWait,
 		},
 		{
+			name:  "preferring",
+			about: "What Preferring returns keeps the same rules, and is a Refiner.",
+			fix:   "translate there as the plugin itself does, for any devices of the node, and implement Refine",
+			needs: []string{"score", "writes", "same"},
+			run:   (*schedulerPlugin).checkPreferring,
+		},
+		{
 			name:     "observer",
 			about:    "PodHolds and PodGone take any pod, also one that they do not know.",
 			fix:      "look pods up by their UID, and ignore unknown ones",
@@ -228,6 +236,9 @@ func (h *schedulerPlugin) checkDeclarations() error {
 	}
 	if patient, ok := h.plugin.(devicescheduler.Patient); ok && patient.AfterWait() == nil {
 		return errors.New("AfterWait returns nil")
+	}
+	if preferring, ok := h.plugin.(devicescheduler.Preferring); ok && preferring.Preferring() == nil {
+		return errors.New("Preferring returns nil")
 	}
 	if describer, ok := h.plugin.(devicescheduler.Describer); ok {
 		words := describer.Words()

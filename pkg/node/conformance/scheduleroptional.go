@@ -117,11 +117,28 @@ func (h *schedulerPlugin) checkAfterWait() error {
 	if !ok {
 		return notApplicable("it is not Patient")
 	}
-	waited := *h
-	waited.answering = patient.AfterWait()
+	return h.checkOther(patient.AfterWait())
+}
+
+func (h *schedulerPlugin) checkPreferring() error {
+	preferring, ok := h.plugin.(devicescheduler.Preferring)
+	if !ok {
+		return notApplicable("it is not Preferring")
+	}
+	scheduler := preferring.Preferring()
+	if _, ok := scheduler.(devicescheduler.Refiner); !ok {
+		return errors.New("what Preferring returns has no method Refine")
+	}
+	return h.checkOther(scheduler)
+}
+
+// checkOther checks another scheduler that the plugin returns for some pods.
+func (h *schedulerPlugin) checkOther(scheduler devicescheduler.DeviceScheduler) error {
+	other := *h
+	other.answering = scheduler
 	for _, name := range []string{fitsCheck, "score", "writes", "same", placesCheck, "capacity"} {
 		c, _ := find(schedulerChecks(), name)
-		if err := c.run(&waited); err != nil {
+		if err := c.run(&other); err != nil {
 			return fmt.Errorf("in the check %s, %w", name, err)
 		}
 	}

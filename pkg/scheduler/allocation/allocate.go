@@ -31,7 +31,8 @@ func (s *Set) Allocate(ctx context.Context, node *Node, request *request.Request
 	if err := node.missingFor(t); err != nil {
 		return nil, err
 	}
-	allocated, left := t.named(request.Pod.Name, node.info.Name), s.remainder(t)
+	left := s.remainder(t)
+	var best placed
 	switch {
 	case left.err != nil:
 		return nil, left.err
@@ -43,7 +44,15 @@ func (s *Set) Allocate(ctx context.Context, node *Node, request *request.Request
 		if !placement.Fits {
 			return nil, errors.New(s.groupScheduler.explain(node, left.request, placement, alone).Text(s.words))
 		}
-		left.request.Apply(node.inventory.tree, placement, allocated)
+		var err error
+		if best, err = s.refine(ctx, node, request, placed{t, left.request, placement, 0}, alone); err != nil {
+			return nil, err
+		}
+		t = best.translation
+	}
+	allocated := t.named(request.Pod.Name, node.info.Name)
+	if best.placement != nil {
+		best.request.Apply(node.inventory.tree, best.placement, allocated)
 	}
 	if missing := unplaced(allocated); missing != "" {
 		return nil, errors.New(missing)

@@ -21,9 +21,11 @@ type cachedAnswers struct {
 	// allocations is only used for a translator: what others allocate changes the node, which is
 	// hardly ever the same again.
 	allocations *cache.Cache[question, *translation]
+	// refinements are by the state of the node, as placements are.
+	refinements *cache.Cache[question, *refinement]
 }
 
-// question is all that an answer to PodFitsDevice or PodAllocate depends on.
+// question is all that an answer to PodFitsDevice, PodAllocate or Refine depends on.
 type question struct {
 	revision uint64 // of the translator; 0 for a plugin that is pure
 	request  request.Key
@@ -41,6 +43,7 @@ func (a *cachedAnswers) init(plugin devicescheduler.DeviceScheduler, groups bool
 	a.pure = ok && pure.Pure()
 	a.fits = cache.New[question, *fitAnswer](sizes.fits)
 	a.allocations = cache.New[question, *translation](sizes.allocations)
+	a.refinements = cache.New[question, *refinement](sizes.fits)
 }
 
 // predictable reports whether an answer changes only with the question.

@@ -108,6 +108,7 @@ type Budget struct {
 	parent   *Budget // of the cycle, for the budget of a simulation
 
 	free               *atomic.Int64 // steps left that cost nothing
+	refining           *Budget       // for refinements: free steps alone
 	steps, nanoseconds atomic.Int64  // left
 	spent              atomic.Int64  // steps
 	searched, refused  atomic.Int64  // nodes
@@ -131,7 +132,7 @@ func (b *Budget) follow(last *Budget) {
 // too, and shares its free steps. A simulation in which a search was refused must be given up: what
 // is not searched would count as a pod that has to go.
 func (b *Budget) Simulation() *Budget {
-	one := &Budget{searches: b.searches, parent: b, parts: 1, free: b.free}
+	one := &Budget{searches: b.searches, parent: b, parts: 1, free: b.free, refining: b.refining}
 	one.steps.Store(stepsIn(b.searches.budgets.Node))
 	one.nanoseconds.Store(int64(b.searches.budgets.Node))
 	if b.searches.budgets.StepsOnly {
@@ -177,6 +178,15 @@ func (r rationed) admit(node *Node) (limits grouptree.Limits, admitted bool) {
 // as good as random, and other ones in each cycle.
 func (b *Budget) isInPart(node string) bool {
 	return b.parts == 1 || crc32.Update(b.try*0x9e3779b9, crc32.IEEETable, []byte(node))*0x85ebca6b>>16%b.parts == 0
+}
+
+// forRefinement is how much may be spent on the better devices of nodes that a pod fits: as much in
+// a cycle as fitting costs without charge, and nothing beyond.
+func (r rationed) forRefinement() rationed {
+	if r.Budget != nil {
+		r.Budget = r.refining
+	}
+	return r
 }
 
 // charge notes what was spent on a node that was admitted or not. What costs nothing, and what was

@@ -20,6 +20,8 @@ func (s *Set) SetSearchBudgets(budgets SearchBudgets) {
 func (s *Set) BeginCycle(request *request.Request) *Budget {
 	b := &Budget{searches: s.searches, parts: 1, free: &atomic.Int64{}}
 	b.free.Store(freeInCycle)
+	b.refining = &Budget{searches: s.searches, parts: 1, free: &atomic.Int64{}}
+	b.refining.free.Store(freeInCycle)
 	b.steps.Store(min(stepsIn(s.searches.budgets.Cycle), s.searches.refill()/2))
 	b.nanoseconds.Store(int64(s.searches.budgets.Cycle))
 	if s.searches.budgets.StepsOnly {

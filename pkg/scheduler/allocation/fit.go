@@ -25,6 +25,7 @@ func (s *Set) FitWithin(ctx context.Context, node *Node, request *request.Reques
 	var total float64
 	var voters int
 	var cut bool
+	var quality float64
 	within := s.rationed(budget)
 	for _, plugin := range s.plugins {
 		if !plugin.concern(node.inventory, t) {
@@ -67,11 +68,15 @@ func (s *Set) FitWithin(ctx context.Context, node *Node, request *request.Reques
 				Cut: placement.LimitHit, TimedOut: placement.TimedOut,
 			}, nil
 		}
-		total += unit(placement.Score)
+		best, err := s.refine(ctx, node, request, placed{t, left.request, placement, 0}, within)
+		if err != nil {
+			return Verdict{}, err
+		}
+		total += unit(best.placement.Score)
 		voters++
-		cut = placement.LimitHit
+		cut, quality = best.placement.LimitHit, best.quality
 	}
-	return Verdict{Fits: true, Score: total / float64(max(1, voters)), Cut: cut}, nil
+	return Verdict{Fits: true, Score: total / float64(max(1, voters)), Quality: quality, Cut: cut}, nil
 }
 
 // notSearched returns the verdict on a node for which the budget has nothing left.

@@ -29,8 +29,11 @@ type handle struct {
 	kinds     *kinds                          // nil for a plugin that may have to do with everything
 	allocator Allocator                       // nil for a plugin that is none
 	afterWait devicescheduler.DeviceScheduler // nil for a plugin that has no pod wait
-	words     devicescheduler.Words
-	observer  *pluginhost.Observer // nil for a plugin that keeps no counters of its own
+	// preferring serves pods that do not say whether they wait. It is nil for a plugin that cannot,
+	// and in a cluster that requires topology.
+	preferring devicescheduler.DeviceScheduler
+	words      devicescheduler.Words
+	observer   *pluginhost.Observer // nil for a plugin that keeps no counters of its own
 
 	cachedAnswers
 }
@@ -60,6 +63,9 @@ func newHandle(named Named, clk clock.WithTicker, recorder Recorder, sizes sizes
 	}
 	if patient, ok := plugin.(devicescheduler.Patient); ok {
 		h.afterWait = patient.AfterWait()
+	}
+	if preferring, ok := plugin.(devicescheduler.Preferring); ok {
+		h.preferring = preferring.Preferring()
 	}
 	h.cachedAnswers.init(plugin, h.groups, sizes)
 	if describer, ok := plugin.(devicescheduler.Describer); ok {

@@ -33,14 +33,23 @@ func (h *handle) podFits(node *Node, t *translation, pod string, steps int) func
 }
 
 // schedulerOf returns what answers for the plugin on a node: an allocator is asked for pods that
-// request this, within a limit of steps, and one that is patient has another scheduler for pods
-// that have waited.
+// request this, within a limit of steps.
 func (h *handle) schedulerOf(node *Node, t *translation, steps int) devicescheduler.DeviceScheduler {
-	switch {
-	case h.allocator != nil:
+	if h.allocator != nil {
 		return h.allocator.ForPod(h.podDevices(t), node.inventory.read[h], steps)
+	}
+	return h.translatorOf(t)
+}
+
+// translatorOf returns what answers for a plugin that is no allocator: one that is patient has
+// another scheduler for pods that have waited, and one that can do without the best devices of all
+// nodes has another one in a cluster that prefers them.
+func (h *handle) translatorOf(t *translation) devicescheduler.DeviceScheduler {
+	switch {
 	case t.Waited && h.afterWait != nil:
 		return h.afterWait
+	case h.preferring != nil:
+		return h.preferring
 	}
 	return h.DeviceScheduler
 }

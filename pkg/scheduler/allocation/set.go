@@ -127,6 +127,7 @@ func (s *Set) CacheStats() map[string]cache.Stats {
 	var fits, allocations cache.Stats
 	for _, plugin := range s.plugins {
 		fits.Add(plugin.fits.Stats())
+		fits.Add(plugin.refinements.Stats())
 		allocations.Add(plugin.allocations.Stats())
 	}
 	stats["plugin_fits"], stats["plugin_allocations"] = fits, allocations

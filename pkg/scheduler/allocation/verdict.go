@@ -22,6 +22,10 @@ type Verdict struct {
 	Unresolvable bool
 	// Score says how well the pod fits, from 0 to 1: the mean over the schedulers that gave one.
 	Score float64
+	// Quality says how good the devices are that plugins prefer for the pod on this node, from 0 to
+	// 1: nodes are compared by it first, and by Score if they are equal. It is 0 on all nodes for a
+	// pod that prefers no devices.
+	Quality float64
 	// NoDevices says that nothing of what the pod requests is a device on the node: it fits as
 	// far as devices are concerned, and has no score.
 	NoDevices bool
@@ -38,8 +42,8 @@ type Verdict struct {
 // plugins.
 func (v *Verdict) Same(other *Verdict) bool {
 	return len(v.Reasons)+len(other.Reasons) == 0 && v.Fits == other.Fits && v.Shortage == other.Shortage &&
-		v.Unresolvable == other.Unresolvable && v.Score == other.Score && v.NoDevices == other.NoDevices &&
-		v.Cut == other.Cut && v.TimedOut == other.TimedOut
+		v.Unresolvable == other.Unresolvable && v.Score == other.Score && v.Quality == other.Quality &&
+		v.NoDevices == other.NoDevices && v.Cut == other.Cut && v.TimedOut == other.TimedOut
 }
 
 // unresolvable reports whether a reason would stand on an empty node too.

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
@@ -35,6 +36,8 @@ type KubeDeviceArgs struct {
 	AllowWritablePlugins *bool `json:"allowWritablePlugins,omitempty" flag:"allow-writable-plugins"`
 	// VerdictCache caches on which nodes the devices for a pod fit.
 	VerdictCache *bool `json:"verdictCache,omitempty" flag:"device-verdict-cache"`
+	// Topology says which devices a pod gets that counts devices and says nothing of topology.
+	Topology *allocation.Topology `json:"topology,omitempty" flag:"device-topology"`
 	// BestDevicesWait is how long a pod waits for the best devices of all nodes where others would
 	// do; 0 is for ever.
 	BestDevicesWait *metav1.Duration `json:"bestDevicesWait,omitempty" flag:"best-devices-wait"`

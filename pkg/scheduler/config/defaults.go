@@ -26,6 +26,7 @@ func Defaults() *KubeDeviceArgs {
 		PluginDirectory:      ptr.To(DefaultPluginDirectory),
 		AllowWritablePlugins: ptr.To(false),
 		VerdictCache:         ptr.To(true),
+		Topology:             ptr.To(allocation.TopologyPrefer),
 		BestDevicesWait:      &metav1.Duration{Duration: 10 * time.Minute},
 		Quota:                ptr.To(frameworkplugin.QuotaEnforce),
 		SealKey:              ptr.To(""),

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 	"github.com/kubedevice/kubedevice/pkg/seal"
@@ -37,6 +38,7 @@ func (f *Flags) AddTo(flags *pflag.FlagSet) {
 		n, err := strconv.ParseInt(s, 0, 32)
 		return int32(n), err
 	}
+	topology := func(s string) (topology allocation.Topology, err error) { return topology, topology.Set(s) }
 	quota := func(s string) (mode frameworkplugin.QuotaMode, err error) { return mode, mode.Set(s) }
 	sealMode := func(s string) (mode seal.Mode, err error) { return mode, mode.Set(s) }
 
@@ -50,11 +52,15 @@ func (f *Flags) AddTo(flags *pflag.FlagSet) {
 		"Cache on which nodes the devices for a "+
 			"pod fit. Without it every node is evaluated for every pod: use that only to find out whether the cache "+
 			"is the cause of a problem, or what it is worth.")
+	add(flags, a, &a.Topology, &d.Topology, "topology", topology,
+		"Which devices a pod gets that counts devices and says nothing of topology: prefer, the best-connected "+
+			"ones that are free on a node; require, ones that are connected as well as that many can be on any node, "+
+			"for which the pod waits.")
 	add(flags, a, &a.BestDevicesWait, &d.BestDevicesWait, "duration", duration,
-		"How long a pod that counts devices waits "+
-			"for those that are best connected in all of the cluster, from the first attempt to schedule it. After "+
-			"that, the best devices of any node will do. 0 is for ever: then one node that claims better devices than "+
-			"others, and never has them free, keeps pods waiting.")
+		"How long a pod that requires topology waits "+
+			"for devices that are best connected in all of the cluster, from the first attempt to schedule it. After "+
+			"that, it prefers them. 0 is for ever: then one node that claims better devices than others, and never "+
+			"has them free, keeps pods waiting.")
 	add(flags, a, &a.Quota, &d.Quota, "mode", quota,
 		"Which pods wait that request whole devices in their annotation "+
 			"beyond the limits of the same container, which are what quotas count: enforce, those in a namespace with "+

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
@@ -26,6 +27,10 @@ func Validate(path *field.Path, args *KubeDeviceArgs) field.ErrorList {
 	}
 	if wait := args.BestDevicesWait.Duration; wait < 0 {
 		invalid("bestDevicesWait", wait.String(), "must be 0s, which is for ever, or more")
+	}
+	if topology := *args.Topology; topology.Set(string(topology)) != nil {
+		errs = append(errs, field.NotSupported(path.Child("topology"), topology,
+			[]allocation.Topology{allocation.TopologyPrefer, allocation.TopologyRequire}))
 	}
 	quotas := []frameworkplugin.QuotaMode{
 		frameworkplugin.QuotaWarn, frameworkplugin.QuotaEnforce, frameworkplugin.QuotaEverywhere,

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -17,6 +18,9 @@ import (
 
 // PreScore takes the scores of all nodes from their verdicts. A pod that requests no device is
 // skipped.
+//
+// Nodes are in classes by the quality of the devices that the pod would get. A class has its part
+// of the range of scores, the better class the higher one: within it the score decides.
 //
 // A node whose kubelet counts all that the pod requests has no score of its own. It gets the mean
 // of those that have one: then other plugins choose between the two kinds of nodes, and none of
@@ -30,17 +34,37 @@ func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		return fwk.NewStatus(fwk.Skip)
 	}
 	c.scores = make([]int64, len(nodes))
+	qualities, err := p.scoreNodes(ctx, c, pod, nodes, nil)
+	if err == nil && len(qualities) > 1 {
+		_, err = p.scoreNodes(ctx, c, pod, nodes, qualities)
+	}
+	if err != nil {
+		return p.rejected(err)
+	}
+	return nil
+}
+
+// scoreNodes sets the scores of the nodes, which have these qualities, in order; nil stands for a
+// single one. It returns the qualities that they have.
+func (p *Plugin) scoreNodes(
+	ctx context.Context, c *cycle, pod *v1.Pod, nodes []fwk.NodeInfo, qualities []float64,
+) (found []float64, err error) {
 	var last *allocation.Verdict // which most nodes share
 	var score, total, scored int64
 	for i, nodeInfo := range nodes {
-		found, err := p.verdict(ctx, c, pod, nodeInfo)
+		verdict, err := p.verdict(ctx, c, pod, nodeInfo)
 		if err != nil {
-			return p.rejected(err)
+			return nil, err
 		}
-		if found != last {
-			last, score = found, int64(math.Round(found.Score*float64(fwk.MaxScore)))
-			if found.NoDevices {
+		if verdict != last {
+			last = verdict
+			class, _ := slices.BinarySearch(qualities, verdict.Quality)
+			share := (float64(class) + verdict.Score) / float64(max(1, len(qualities)))
+			score = int64(math.Round(share * float64(fwk.MaxScore)))
+			if verdict.NoDevices {
 				score = unscored
+			} else if at, known := slices.BinarySearch(found, verdict.Quality); !known {
+				found = slices.Insert(found, at, verdict.Quality)
 			}
 		}
 		if c.scores[i] = score; score != unscored {
@@ -53,7 +77,7 @@ func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 			c.scores[i] = total / max(1, scored)
 		}
 	}
-	return nil
+	return found, nil
 }
 
 // unscored stands for the score of a node that has none.

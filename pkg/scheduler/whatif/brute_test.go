@@ -53,7 +53,7 @@ func newProblem(random *rand.Rand) problem {
 	}
 	p.request.cpu = random.Int64N(5)
 	if random.IntN(2) == 0 {
-		p.request.count = 1 + random.IntN(4)
+		p.request.count, p.request.connected = 1+random.IntN(4), random.IntN(2) == 0
 	} else {
 		p.request.pairs = 1 + random.IntN(2)
 	}
@@ -87,7 +87,7 @@ func (p problem) fits(r gpuRequest, m machine, tenants []tenant, tolerates bool)
 			pairs++
 		}
 	}
-	if !r.scattered { // counted GPUs are the best connected ones
+	if r.connected {
 		pairs -= r.count / 2
 	}
 	return cpu >= r.cpu && total >= r.count && pairs >= r.pairs && (r.zone == "" || r.zone == m.zone) &&
@@ -153,15 +153,20 @@ func (p problem) relaxations() (texts []string) {
 			break
 		}
 	}
+	if any := p.request; any.connected && any.count > 1 {
+		if any.connected = false; len(p.anywhere(any, p.tenants, false)) > 0 {
+			texts = append(texts, "without the annotation's request gpu/gpu-generate-topology")
+		}
+	}
 	if p.request.pairs > 0 {
 		any := p.request
-		any.count, any.pairs, any.scattered = 2*p.request.pairs, 0, true
+		any.count, any.pairs = 2*p.request.pairs, 0
 		if len(p.anywhere(any, p.tenants, false)) > 0 {
 			texts = append(texts, `container "main": without the level gpugrp0`)
 		}
 		for n := 2*p.request.pairs - 1; n > 0; n-- { // the last of an odd number goes to any free GPU
 			less := p.request
-			less.count, less.pairs = n, 0
+			less.count, less.pairs, less.connected = n, 0, true
 			if len(p.anywhere(less, p.tenants, false)) > 0 {
 				texts = append(texts, fmt.Sprintf(`container "main": %d in place of %d devices in the annotation`, n,
 					2*p.request.pairs))

@@ -243,9 +243,8 @@ type gpuRequest struct {
 	count, pairs int
 	cpu          int64
 	zone         string
-	// scattered says that the counted GPUs may be anywhere on the node; only the brute force uses
-	// it.
-	scattered bool
+	// connected says that the pod requires the counted GPUs to be the best connected ones.
+	connected bool
 }
 
 func newPod(name string, r gpuRequest) *v1.Pod {
@@ -267,6 +266,9 @@ func newPod(name string, r gpuRequest) *v1.Pod {
 	if r.count > 0 {
 		main.Requests["nvidia.com/gpu"] = *resource.NewQuantity(int64(r.count), resource.DecimalSI)
 		main.Limits = v1.ResourceList{"nvidia.com/gpu": main.Requests["nvidia.com/gpu"]}
+	}
+	if r.connected {
+		pod.Annotations = map[string]string{deviceinfo.Annotation: `{"requests":{"gpu/gpu-generate-topology":1}}`}
 	}
 	if r.pairs > 0 {
 		var requests []string

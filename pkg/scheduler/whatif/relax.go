@@ -24,8 +24,9 @@ import (
 
 // change is one change of a pod: one constraint less.
 type change struct {
-	text string
-	make func(*v1.Pod)
+	text     string
+	make     func(*v1.Pod)
+	topology bool // the pod keeps its devices, and only how they are connected is another
 }
 
 // maxFewer is how many smaller numbers of devices are tried.
@@ -44,7 +45,7 @@ func (c *cycle) relax(ctx context.Context, found *schedulerapi.Smallest) error {
 			}
 			if len(tried.fits) > 0 {
 				found.Relax = append(found.Relax, schedulerapi.Relaxation{
-					Text: one.text, Nodes: nodeNames(tried.fits),
+					Text: one.text, Nodes: nodeNames(tried.fits), Topology: one.topology,
 				})
 				break
 			}
@@ -56,7 +57,7 @@ func (c *cycle) relax(ctx context.Context, found *schedulerapi.Smallest) error {
 // relaxations returns the changes to try. The inner lists have the changes that relax the same
 // constraint, the smallest relaxation first.
 func (c *cycle) relaxations() [][]change {
-	all := slices.Concat(fewerDevices(c.pod), annotationRelaxations(c.pod))
+	all := slices.Concat(topologyRelaxations(c.pod), fewerDevices(c.pod), annotationRelaxations(c.pod))
 	for _, one := range slices.Concat(selectorRelaxations(&c.pod.Spec), c.tolerations()) {
 		all = append(all, []change{one})
 	}
@@ -84,8 +85,8 @@ func fewerDevices(pod *v1.Pod) (all [][]change) {
 			var counts []change
 			for n := wanted.Value() - 1; n > 0 && len(counts) < maxFewer; n-- {
 				counts = append(counts, change{
-					fmt.Sprintf("container %q: %s %d in place of %d", container, name, n, wanted.Value()),
-					func(pod *v1.Pod) {
+					text: fmt.Sprintf("container %q: %s %d in place of %d", container, name, n, wanted.Value()),
+					make: func(pod *v1.Pod) {
 						eachContainer(pod, func(c *v1.Container) {
 							if c.Name == container {
 								c.Resources.Requests[name] = *resource.NewQuantity(n, resource.DecimalSI)
@@ -108,18 +109,12 @@ func annotationRelaxations(pod *v1.Pod) (all [][]change) {
 		return nil
 	}
 	changed := func(text string, modify func(*sdk.PodInfo)) change {
-		return change{text, func(pod *v1.Pod) {
-			info, err := deviceinfo.DecodePod(pod.Annotations[deviceinfo.Annotation])
-			if err != nil {
-				return
-			}
-			modify(info)
-			if annotation, err := deviceinfo.EncodePod(info); err == nil {
-				pod.Annotations[deviceinfo.Annotation] = annotation
-			}
-		}}
+		return change{text: text, make: func(pod *v1.Pod) { edit(pod, modify) }}
 	}
 	for _, name := range slices.Sorted(maps.Keys(written.Requests)) {
+		if isTopology(name) {
+			continue
+		}
 		all = append(all, []change{changed(fmt.Sprintf("without the annotation's request %s", name),
 			func(info *sdk.PodInfo) { delete(info.Requests, name) })})
 	}
@@ -245,24 +240,24 @@ func only(requests []deviceRequest, devices []string) sdk.ResourceList {
 func selectorRelaxations(spec *v1.PodSpec) (all []change) {
 	for _, label := range slices.Sorted(maps.Keys(spec.NodeSelector)) {
 		all = append(all, change{
-			fmt.Sprintf("without the node selector %s=%s", label, spec.NodeSelector[label]),
-			func(pod *v1.Pod) { delete(pod.Spec.NodeSelector, label) },
+			text: fmt.Sprintf("without the node selector %s=%s", label, spec.NodeSelector[label]),
+			make: func(pod *v1.Pod) { delete(pod.Spec.NodeSelector, label) },
 		})
 	}
 	if affinity := spec.Affinity; affinity != nil {
 		if node := affinity.NodeAffinity; node != nil && node.RequiredDuringSchedulingIgnoredDuringExecution != nil {
-			all = append(all, change{"without the required node affinity", func(pod *v1.Pod) {
+			all = append(all, change{text: "without the required node affinity", make: func(pod *v1.Pod) {
 				pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
 			}})
 		}
 		if pods := affinity.PodAffinity; pods != nil && len(pods.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
-			all = append(all, change{"without the required pod affinity", func(pod *v1.Pod) {
+			all = append(all, change{text: "without the required pod affinity", make: func(pod *v1.Pod) {
 				pod.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
 			}})
 		}
 		if anti := affinity.PodAntiAffinity; anti != nil &&
 			len(anti.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
-			all = append(all, change{"without the required pod anti-affinity", func(pod *v1.Pod) {
+			all = append(all, change{text: "without the required pod anti-affinity", make: func(pod *v1.Pod) {
 				pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
 			}})
 		}
@@ -270,8 +265,8 @@ func selectorRelaxations(spec *v1.PodSpec) (all []change) {
 	for i, spread := range spec.TopologySpreadConstraints {
 		if spread.WhenUnsatisfiable == v1.DoNotSchedule {
 			all = append(all, change{
-				fmt.Sprintf("without the topology spread constraint over %s", spread.TopologyKey),
-				func(pod *v1.Pod) {
+				text: fmt.Sprintf("without the topology spread constraint over %s", spread.TopologyKey),
+				make: func(pod *v1.Pod) {
 					pod.Spec.TopologySpreadConstraints = slices.Delete(pod.Spec.TopologySpreadConstraints, i, i+1)
 				},
 			})
@@ -294,8 +289,8 @@ func (c *cycle) tolerations() (all []change) {
 				continue
 			}
 			known[taint.ToString()] = true
-			all = append(all, change{fmt.Sprintf("with a toleration of the taint %s", taint.ToString()),
-				func(pod *v1.Pod) {
+			all = append(all, change{text: fmt.Sprintf("with a toleration of the taint %s", taint.ToString()),
+				make: func(pod *v1.Pod) {
 					pod.Spec.Tolerations = append(pod.Spec.Tolerations, v1.Toleration{
 						Key: taint.Key, Operator: v1.TolerationOpEqual, Value: taint.Value, Effect: taint.Effect,
 					})

@@ -49,6 +49,38 @@ type Patient interface {
 	AfterWait() DeviceScheduler
 }
 
+// Preferring is implemented by a plugin that has pods wait for the best devices and can also serve
+// them with the best of those that are free now. Which of the two holds for pods that say nothing
+// of it is a setting of the cluster.
+type Preferring interface {
+	// Preferring returns the scheduler of a cluster in which pods do not wait for the best devices
+	// unless they say so. The host calls it once, when it loads the plugin, and then calls
+	// PodFitsDevice and PodAllocate of what it returns in place of the plugin's own, except for
+	// pods for which it calls those of AfterWait. What the plugin declares of its answers holds for
+	// these too. What it returns is a [Refiner].
+	Preferring() DeviceScheduler
+}
+
+// Refiner is implemented by a scheduler that leaves placement to the group scheduler and prefers
+// some of the devices that serve a pod. Its PodFitsDevice and PodAllocate request any of them, so
+// that the pod fits wherever enough are free; then the host calls Refine. The host looks for it in
+// what the methods of [Preferring] and [Patient] return.
+type Refiner interface {
+	// Refine narrows the requests of a pod that fits the node to the devices that it prefers among
+	// those that are free: podInfo is what all plugins translated, and Refine replaces what its
+	// own plugin wrote into DevRequests. The host uses the result if the group scheduler can place
+	// it, and the pod as it was otherwise.
+	//
+	// quality says how good those devices are, from 0 to 1: of the nodes that a pod fits, the host
+	// prefers those with the highest. prefers is false for a pod that prefers no devices; it then
+	// stays as it was.
+	//
+	// The result depends on podInfo, except for the names in it, and on the device resources of
+	// nodeInfo.Allocatable and nodeInfo.Used, but not on names of instances: the host uses it
+	// for all nodes of the same structure and use.
+	Refine(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) (quality float64, prefers bool)
+}
+
 // ResourceClaimer is implemented by a plugin that serves plain resource names which no node needs
 // to advertise: a pod that requests one of them is a device pod, except on nodes whose kubelet
 // counts the resource by itself.

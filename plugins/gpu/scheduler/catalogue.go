@@ -85,7 +85,7 @@ func (c *catalogue) bestFor(n int) topology {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, kind := range c.kinds {
-		if some := kind.take(n); some != nil && (best == nil || compareConnected(some, best) < 0) {
+		if some, _ := kind.take(n); some != nil && (best == nil || compareConnected(some, best) < 0) {
 			best = some
 		}
 	}

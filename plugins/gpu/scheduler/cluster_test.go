@@ -22,7 +22,9 @@ type cluster struct {
 	plugin  *Scheduler
 	nodes   map[string]*types.NodeInfo
 	holders map[string][]*types.PodInfo
-	after   bool // pods have waited
+	prefer  bool    // the cluster prefers topology
+	after   bool    // pods have waited
+	quality float64 // of the last pod's devices
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -70,6 +72,9 @@ func (c *cluster) place(node string, pod *types.PodInfo) (gpus, reason string) {
 	}
 	pod = pod.Clone()
 	var plugin devicescheduler.DeviceScheduler = c.plugin
+	if c.prefer {
+		plugin = c.plugin.Preferring()
+	}
 	if c.after {
 		plugin = c.plugin.AfterWait()
 	}
@@ -81,18 +86,35 @@ func (c *cluster) place(node string, pod *types.PodInfo) (gpus, reason string) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	placed := c.search(inventory, state, pod.Clone())
+	if refiner, ok := plugin.(devicescheduler.Refiner); ok && placed != nil {
+		refined := pod.Clone()
+		c.quality, _ = refiner.Refine(state, refined)
+		if better := c.search(inventory, state, refined); better != nil {
+			placed = better
+		}
+	}
+	if placed == nil {
+		return "", "the group scheduler finds no place"
+	}
+	c.holders[node] = append(c.holders[node], placed)
+	container := placed.GetContainerInPod("app")
+	return strings.Join(append(gpu.Allocated(container), gpu.Instances(container)...), ""), ""
+}
+
+// search has the group scheduler place a translated pod. It returns nil if the pod does not fit.
+func (c *cluster) search(tree *grouptree.DeviceTree, node *types.NodeInfo, pod *types.PodInfo) *types.PodInfo {
+	c.t.Helper()
 	request, err := grouptree.CompileRequest(pod, nil)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	placement := grouptree.NewPlacer(0).Place(inventory, inventory.Dense(state.Used), request)
+	placement := grouptree.NewPlacer(0).Place(tree, tree.Dense(node.Used), request)
 	if !placement.Fits {
-		return "", "the group scheduler finds no place"
+		return nil
 	}
-	request.Apply(inventory, placement, pod)
-	c.holders[node] = append(c.holders[node], pod)
-	container := pod.GetContainerInPod("app")
-	return strings.Join(append(gpu.Allocated(container), gpu.Instances(container)...), ""), ""
+	request.Apply(tree, placement, pod)
+	return pod
 }
 
 // counting is a pod whose container counts n GPUs in its limits.

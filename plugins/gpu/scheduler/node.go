@@ -73,11 +73,17 @@ func isOurs(name types.ResourceName) bool {
 
 // topologyOf counts the node's GPUs by their groups. Only those with a card count: no container can
 // have another one for itself.
-func topologyOf(node *types.NodeInfo) topology {
+func topologyOf(node *types.NodeInfo) topology { return unused(node, nil) }
+
+// freeOf is topologyOf for the GPUs that are free.
+func freeOf(node *types.NodeInfo) topology { return unused(node, node.Used) }
+
+// unused counts the GPUs whose card is not in a list of used resources.
+func unused(node *types.NodeInfo, used types.ResourceList) topology {
 	sizes := map[string]map[string]int{}
 	for name, quantity := range node.Allocatable {
 		path, err := resource.ParsePath(name)
-		if err != nil || path.DeviceLevel() != gpu.Level || path.Resource() != gpu.Cards || quantity < 1 {
+		if err != nil || path.DeviceLevel() != gpu.Level || path.Resource() != gpu.Cards || quantity-used[name] < 1 {
 			continue
 		}
 		wide, _ := path.Instance(gpu.Wide)

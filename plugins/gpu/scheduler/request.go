@@ -15,15 +15,25 @@ import (
 	"github.com/kubedevice/kubedevice/plugins/gpu"
 )
 
-// generateTopology is the request that decides how counted GPUs are placed: 1, which is the
-// default, by the best topology of any node; 0 each GPU by itself. Users write it for the pod or
-// for a container; the container's has precedence.
+// generateTopology is the request that decides how counted GPUs are placed: see topologyMode. Users
+// write it for the pod or for a container; the container's has precedence.
 const generateTopology types.ResourceName = "gpu/gpu-generate-topology"
 
+// topologyMode is how the counted GPUs of a container are placed.
+type topologyMode int
+
+const (
+	anywhere topologyMode = iota // each GPU by itself; users write 0
+	required                     // by the best topology of any node; users write 1
+	// preferred is by the best topology that is free on the node, and anywhere if that is none. It
+	// is the default, unless the cluster requires topology.
+	preferred
+)
+
 // translate writes the pod's requests for GPUs into the DevRequests of its containers, for that
-// node. Entries that the plugins before this one wrote stay. best returns the topology for a number
-// of GPUs, nil when there is none.
-func (s *Scheduler) translate(node *types.NodeInfo, pod *types.PodInfo, best func(int) topology) error {
+// node. Entries that the plugins before this one wrote stay. mode returns how the counted GPUs of a
+// container are placed.
+func (s *Scheduler) translate(node *types.NodeInfo, pod *types.PodInfo, mode modeFunc) error {
 	if err := s.checkCounted(pod); err != nil {
 		return err
 	}
@@ -33,7 +43,7 @@ func (s *Scheduler) translate(node *types.NodeInfo, pod *types.PodInfo, best fun
 	for _, containers := range []map[string]types.ContainerInfo{pod.InitContainers, pod.RunningContainers} {
 		for _, name := range slices.Sorted(maps.Keys(containers)) {
 			container := containers[name]
-			if err := s.translateContainer(has, pod, &container, best); err != nil {
+			if err := s.translateContainer(has, pod, &container, mode); err != nil {
 				return fmt.Errorf("container %q: %w", name, err)
 			}
 			containers[name] = container
@@ -56,7 +66,7 @@ func (s *Scheduler) checkCounted(pod *types.PodInfo) error {
 	for _, containers := range []map[string]types.ContainerInfo{pod.InitContainers, pod.RunningContainers} {
 		for _, container := range containers {
 			gpus := counted{
-				plain: s.resource, count: max(container.KubeRequests[s.resource], container.Requests[s.resource]),
+				plain: s.resource, count: s.counts(&container),
 			}
 			for _, c := range append(s.countedInstances(&container), gpus) {
 				if c.count > left {
@@ -72,12 +82,12 @@ func (s *Scheduler) checkCounted(pod *types.PodInfo) error {
 
 // translateContainer writes the requests of one container, for a node that has so many devices.
 func (s *Scheduler) translateContainer(
-	has devices, pod *types.PodInfo, container *types.ContainerInfo, best func(int) topology,
+	has devices, pod *types.PodInfo, container *types.ContainerInfo, modeOf modeFunc,
 ) error {
 	if slices.ContainsFunc(slices.Collect(maps.Keys(container.DevRequests)), isOurs) {
 		return nil // another GPU plugin has served it
 	}
-	automatic, err := byTopology(pod.Requests, container.Requests)
+	mode, err := modeOf(pod, container)
 	if err != nil {
 		return err
 	}
@@ -90,9 +100,10 @@ func (s *Scheduler) translateContainer(
 	if err := checkHeld(requests); err != nil {
 		return err
 	}
-	count := max(container.KubeRequests[s.resource], container.Requests[s.resource])
-	if !automatic {
-		best = func(int) topology { return nil }
+	count := s.counts(container)
+	best := func(int) topology { return nil }
+	if mode == required {
+		best = s.nodes.bestFor
 	}
 	if has.gpus == 0 && has.instances[gpu.Cards] > 0 {
 		err = s.addCountedInstances(requests, count, best, has.instances)
@@ -161,21 +172,49 @@ func (s *Scheduler) addCountedInstances(
 	return addInstances(requests, counted{plain: s.resource, resource: gpu.Cards, count: count}, has)
 }
 
-// byTopology reports whether counted GPUs are placed by topology.
-func byTopology(lists ...types.ResourceList) (bool, error) {
-	automatic := true
+// counts returns how many GPUs a container counts.
+func (s *Scheduler) counts(container *types.ContainerInfo) int64 {
+	return max(container.KubeRequests[s.resource], container.Requests[s.resource])
+}
+
+// modeFunc returns how the counted GPUs of a container are placed.
+type modeFunc func(*types.PodInfo, *types.ContainerInfo) (topologyMode, error)
+
+// requires is the modeFunc of a cluster that requires topology where nothing is written.
+func requires(pod *types.PodInfo, container *types.ContainerInfo) (topologyMode, error) {
+	return written(required, pod.Requests, container.Requests)
+}
+
+// prefers is the modeFunc of a cluster that prefers topology where nothing is written.
+func prefers(pod *types.PodInfo, container *types.ContainerInfo) (topologyMode, error) {
+	return written(preferred, pod.Requests, container.Requests)
+}
+
+// prefersAfterWait is prefers for pods that have waited for what they require.
+func prefersAfterWait(pod *types.PodInfo, container *types.ContainerInfo) (topologyMode, error) {
+	mode, err := prefers(pod, container)
+	if mode == required {
+		mode = preferred
+	}
+	return mode, err
+}
+
+// written returns the mode that is written in the last of the lists that has one, and otherwise
+// the mode where none is written.
+func written(mode topologyMode, lists ...types.ResourceList) (topologyMode, error) {
 	for _, list := range lists {
 		for _, name := range []types.ResourceName{generateTopology, resource.WithPrefix(generateTopology)} {
 			value, ok := list[name]
 			if ok && value != 0 && value != 1 {
-				return false, fmt.Errorf("%s is %d: use 1 to have the topology chosen, 0 to go without", name, value)
+				return mode, fmt.Errorf("%s is %d: use 1 to require the best topology, 0 for GPUs anywhere, or "+
+					"leave it out", name, value)
 			}
 			if ok {
-				automatic = value == 1
+				mode = topologyMode(value)
 			}
 		}
 	}
-	return automatic, nil
+	return mode, nil
 }
 
 // placeholders returns the distinct GPUs that requests name, with the groups that they are in.

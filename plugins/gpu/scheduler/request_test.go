@@ -190,8 +190,8 @@ func TestWhatCannotBeMeantIsSaid(t *testing.T) {
 		},
 		"a way of placing them that there is not": {
 			pod: asking(2, types.ResourceList{"gpu/gpu-generate-topology": 2}),
-			want: `cannot serve container "app": gpu/gpu-generate-topology is 2: use 1 to have the topology chosen, ` +
-				`0 to go without`,
+			want: `cannot serve container "app": gpu/gpu-generate-topology is 2: use 1 to require the best topology, ` +
+				`0 for GPUs anywhere, or leave it out`,
 		},
 	}
 	for name, test := range tests {

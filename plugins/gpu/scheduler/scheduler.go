@@ -26,6 +26,7 @@ var (
 	_ devicescheduler.Translator      = (*Scheduler)(nil)
 	_ devicescheduler.Specialist      = (*Scheduler)(nil)
 	_ devicescheduler.Patient         = (*Scheduler)(nil)
+	_ devicescheduler.Preferring      = (*Scheduler)(nil)
 )
 
 // New returns the scheduler for GPUs that are counted as that resource.
@@ -102,8 +103,9 @@ func (s *Scheduler) AddNode(nodeName string, nodeInfo *types.NodeInfo) {
 // RemoveNode forgets the node's topology.
 func (s *Scheduler) RemoveNode(nodeName string) { s.nodes.remove(nodeName) }
 
-// PodFitsDevice translates the pod's requests. It refuses a container that counts more GPUs than
-// the node has, and one whose requests are invalid; the group scheduler decides the rest.
+// PodFitsDevice translates the pod's requests, in a cluster that requires topology. It refuses a
+// container that counts more GPUs than the node has, and one whose requests are invalid; the group
+// scheduler decides the rest.
 func (s *Scheduler) PodFitsDevice(
 	nodeInfo *types.NodeInfo, podInfo *types.PodInfo, _ bool,
 ) (bool, []devicescheduler.PredicateFailureReason, float64) {
@@ -120,26 +122,7 @@ func (s *Scheduler) fits(err error) (bool, []devicescheduler.PredicateFailureRea
 
 // PodAllocate translates the pod's requests.
 func (s *Scheduler) PodAllocate(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) error {
-	return s.translate(nodeInfo, podInfo, s.nodes.bestFor)
-}
-
-// AfterWait returns the scheduler for pods that take the best GPUs of whichever node they get.
-func (s *Scheduler) AfterWait() devicescheduler.DeviceScheduler { return undemanding{s} }
-
-// undemanding translates a count to the best topology of the node itself, whatever other nodes
-// have.
-type undemanding struct{ *Scheduler }
-
-// PodFitsDevice is that of Scheduler, with the node's own topology.
-func (s undemanding) PodFitsDevice(
-	nodeInfo *types.NodeInfo, podInfo *types.PodInfo, _ bool,
-) (bool, []devicescheduler.PredicateFailureReason, float64) {
-	return s.fits(s.PodAllocate(nodeInfo, podInfo))
-}
-
-// PodAllocate translates the pod's requests.
-func (s undemanding) PodAllocate(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) error {
-	return s.translate(nodeInfo, podInfo, topologyOf(nodeInfo).take)
+	return s.translate(nodeInfo, podInfo, requires)
 }
 
 // TakePodResources separates pods that have a GPU for themselves from pods that share one. The

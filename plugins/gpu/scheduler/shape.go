@@ -19,9 +19,12 @@ type group []int
 // topology is a node's GPUs, or those that a container asks for, by their wide groups.
 //
 // How n GPUs are best spread over a node's groups: over as few wide groups as possible, and inside
-// those over as few close groups as possible. The best-connected topology that any node can give,
-// by those two numbers, is what a container with n GPUs asks for. So the choice depends on all
-// nodes, and on nothing else: not on what is in use.
+// those over as few close groups as possible.
+//
+// A container that requires topology gets the best-connected topology that any node can give, by
+// those two numbers. So the choice depends on all nodes, and on nothing else: not on what is in
+// use. One that prefers it gets the best-connected GPUs that are free on its node: that depends on
+// no other node.
 type topology []group
 
 // size is the number of GPUs.
@@ -57,44 +60,62 @@ func descending(a, b int) int { return cmp.Compare(b, a) }
 // key identifies a canonical topology.
 func (t topology) key() string { return fmt.Sprint([]group(t)) }
 
-// take returns the best-connected n GPUs of a canonical topology, nil when there are fewer: whole
-// wide groups, the largest first, until a single one can hold the rest; that one is the one that
-// needs the fewest close groups for it.
-func (t topology) take(n int) topology {
+// take returns the best-connected n GPUs of a canonical topology, and what is left of it; nil when
+// there are fewer. It takes whole wide groups, the largest first, until a single one can hold the
+// rest; that one is the one that needs the fewest close groups for it.
+func (t topology) take(n int) (taken, left topology) {
 	if n <= 0 || t.size() < n {
-		return nil
+		return nil, t
 	}
-	var taken topology
-	for rest := slices.Clone(t); n > 0; rest = rest[1:] {
-		var best group
-		for _, wide := range rest {
-			if some := wide.take(n); some != nil && (best == nil || len(some) < len(best)) {
-				best = some
+	left = slices.Clone(t)
+	for {
+		best, some, rest := -1, group(nil), group(nil)
+		for i, wide := range left {
+			from, without := wide.take(n)
+			if from != nil && (best < 0 || len(from) < len(some)) {
+				best, some, rest = i, from, without
 			}
 		}
-		if best != nil {
-			return append(taken, best).canonical()
+		if best >= 0 {
+			taken = append(taken, some)
+			if left = slices.Delete(left, best, best+1); len(rest) > 0 {
+				left = append(left, rest)
+			}
+			return taken.canonical(), left.canonical()
 		}
-		taken = append(taken, rest[0])
-		n -= rest[0].size()
+		taken = append(taken, slices.Clone(left[0]))
+		n -= left[0].size()
+		left = left[1:]
 	}
-	return taken.canonical()
 }
 
-// take returns how n GPUs are spread over the fewest close groups, nil when there are fewer GPUs.
-func (g group) take(n int) group {
+// take returns how n GPUs are spread over the fewest close groups, and what is left of the group;
+// nil when there are fewer GPUs.
+func (g group) take(n int) (taken, left group) {
 	if g.size() < n {
-		return nil
+		return nil, g
 	}
-	var taken group
 	for _, close := range g {
-		if n == 0 {
-			break
+		some := min(close, n)
+		if some > 0 {
+			taken = append(taken, some)
 		}
-		taken = append(taken, min(close, n))
-		n -= min(close, n)
+		if close > some {
+			left = append(left, close-some)
+		}
+		n -= some
 	}
-	return taken
+	return taken, left
+}
+
+// quality says how well a topology connects its GPUs: 1 in one close group, less over several of
+// one wide group, and less again over several wide groups.
+func (t topology) quality() float64 {
+	closeGroups := 0
+	for _, wide := range t {
+		closeGroups += len(wide)
+	}
+	return (1/float64(len(t)) + 1/float64(closeGroups)) / 2
 }
 
 // compareConnected is negative when a is better connected than b; both are canonical and of the

@@ -37,8 +37,13 @@ func TestTheBestConnectedGPUsOfANode(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, test.node.canonical().take(test.n)); diff != "" {
+			node := test.node.canonical()
+			got, left := node.take(test.n)
+			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("take (-want +got):\n%s", diff)
+			}
+			if got.size()+left.size() != node.size() {
+				t.Errorf("%v are taken of %v, and %v is left", got, node, left)
 			}
 		})
 	}

@@ -45,8 +45,8 @@ func (c *cluster) priorityClass(name string, value int32) string {
 	return name
 }
 
-// A pod of high priority needs two GPUs that are joined closely. All GPUs are held, each by a pod
-// of its own, and two of the three pairs by one that cannot be evicted.
+// A pod of high priority requires two GPUs that are joined closely. All GPUs are held, each by a
+// pod of its own, and two of the three pairs by one that cannot be evicted.
 func TestPreemptionFreesTheDevicesThatMakeAPair(t *testing.T) {
 	c := newCluster(t)
 	c.node("n1", 6)
@@ -59,6 +59,7 @@ func TestPreemptionFreesTheDevicesThatMakeAPair(t *testing.T) {
 	}
 
 	pair := newPod("pair", 2)
+	kube.SetRequests(pair, `"gpu/gpu-generate-topology":1`)
 	pair.Spec.PriorityClassName = high
 	if got, want := devices(c.schedule(pair)), "n1-gpu-2 n1-gpu-3"; got != want {
 		t.Errorf("devices %s, want %s", got, want)
@@ -166,7 +167,7 @@ func (c *cluster) hold(nodes []string) []string {
 // one letter a GPU, two GPUs a pair: l and m are pods of priority 0 and 100, g one of priority 0
 // that a budget guards, h one of priority 1000.
 func TestPreemptionTakesWhatCostsLeastAndNothingThatDoesNotHelp(t *testing.T) {
-	startScheduler(t)
+	startSchedulerWith(t, []string{"--device-topology=require"})
 	for name, test := range map[string]struct {
 		nodes     []string
 		evicted   []string
@@ -250,4 +251,24 @@ func TestNoPodIsEvictedForWhatTheNodeDoesNotHave(t *testing.T) {
 	greedy.Spec.PriorityClassName = higher
 	c.awaitNoVictims(c.create(greedy))
 	c.await(held, "to be there still", func(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil })
+}
+
+// No pair is free: a pod that counts two GPUs gets the two single ones, one that requires a pair
+// waits.
+func TestAPodThatCountsStartsWhereNoPairIsFree(t *testing.T) {
+	c := newCluster(t)
+	c.node("n1", 4)
+	startScheduler(t)
+	for i := range 2 {
+		pod := newPod(fmt.Sprintf("holder-%d", i), 1)
+		pod.Spec.SchedulerName = "other"
+		c.bindBy(c.create(pod), "n1", allocated(pod.Name, "n1", 2*i))
+	}
+	pair := newPod("pair", 2)
+	kube.SetRequests(pair, `"gpu/gpu-generate-topology":1`)
+	c.await(c.create(pair), "to be found unschedulable", kube.Unschedulable)
+	if got, want := devices(c.schedule(newPod("any", 2))), "n1-gpu-1 n1-gpu-3"; got != want {
+		t.Errorf("devices %s, want %s", got, want)
+	}
+	c.check()
 }
