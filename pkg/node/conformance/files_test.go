@@ -135,6 +135,7 @@ func TestEachFaultFailsOneCheck(t *testing.T) {
 		"it translates by what is used":                     schedulerPlugin + "translator",
 		"Revision does not grow":                            schedulerPlugin + "translator",
 		"who has waited gets less":                          schedulerPlugin + "after-wait",
+		"what prefers refines nothing":                      schedulerPlugin + "preferring",
 		"PodGone panics for an unknown pod":                 schedulerPlugin + "observer",
 		"the plugins use different levels":                  kindPair + "/pair",
 

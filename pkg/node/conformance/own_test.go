@@ -118,7 +118,7 @@ func TestTheRepositorysPluginsPass(t *testing.T) {
 			inapplicable: []string{
 				kindDevice + "/firewall", kindDevice + "/health", kindDevice + "/reasons", kindDevice + "/concurrent",
 				kindScheduler + "/translator",
-				kindScheduler + "/after-wait", kindScheduler + "/observer",
+				kindScheduler + "/after-wait", kindScheduler + "/preferring", kindScheduler + "/observer",
 			},
 		},
 	}

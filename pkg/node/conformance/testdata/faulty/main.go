@@ -559,6 +559,20 @@ func (w waited) PodAllocate(info *types.NodeInfo, pod *types.PodInfo) error {
 	return w.translate(info, pod, 0)
 }
 
+// Preferring returns what a cluster uses whose pods do not wait.
+func (t *translator) Preferring() devicescheduler.DeviceScheduler {
+	if fault("what prefers refines nothing") {
+		return waited{t}
+	}
+	return preferring{t}
+}
+
+type preferring struct{ *translator }
+
+func (preferring) Refine(*types.NodeInfo, *types.PodInfo) (quality float64, prefers bool) {
+	return 0, false
+}
+
 func (t *translator) PodHolds(_, uid string, _ *types.PodInfo) { t.pods[uid]++ }
 func (t *translator) PodGone(_, uid string) {
 	if fault("PodGone panics for an unknown pod") && t.pods[uid] == 0 {
@@ -589,7 +603,7 @@ func CreateDeviceSchedulerPlugin() (devicescheduler.DeviceScheduler, error) {
 	case fault("a method of the scheduler plugin has another type"):
 		return misnamed{s}, nil
 	case fault("it translates by what is used"), fault("none, with the group scheduler"), fault("Revision does not grow"),
-		fault("who has waited gets less"), fault("PodGone panics for an unknown pod"):
+		fault("who has waited gets less"), fault("what prefers refines nothing"), fault("PodGone panics for an unknown pod"):
 		return &translator{scheduler: s, pods: map[string]int{}}, nil
 	}
 	return s, nil
