@@ -14,7 +14,7 @@ import (
 // maxFunctionFields is how many fields of structs in functionsIn are functions: none is added
 // without another one that goes. Where one part of the program calls another, an interface that the
 // caller declares shows whom it calls.
-const maxFunctionFields = 120
+const maxFunctionFields = 119
 
 // functionsIn are the directories whose fields are counted.
 var functionsIn = []string{"pkg/node", "pkg/scheduler"}
@@ -84,7 +84,7 @@ var functionFields = map[string]map[string]string{
 		"pkg/scheduler/frameworkplugin": "quotas.run requeuer.run retries.run",
 	},
 	reads: {
-		"pkg/node/admission": "Admission.CDI Admission.Image Admission.SandboxAnnotations Admission.Variables " +
+		"pkg/node/admission": "Admission.CDI Admission.Image Admission.Variables " +
 			"Seals.Mode Seals.Verifier",
 		"pkg/node/advertise":     "Options.KubeletCounts",
 		"pkg/node/app":           "deviceMetrics.grants deviceMetrics.inventory",

@@ -104,6 +104,12 @@ type Kubelet interface {
 	Claims(podUID string) (map[string]string, error)
 }
 
+// Sandboxes is the state of a container runtime that the firewall needs.
+type Sandboxes interface {
+	// Annotations returns those that a sandbox was created with.
+	Annotations(ctx context.Context, sandboxID string) (map[string]string, error)
+}
+
 // Outcome is how the creation of a container ended here.
 type Outcome string
 
@@ -161,8 +167,8 @@ type Admission struct {
 	Kubelet Kubelet
 	// Image returns what an image sets in its containers; see images.Cache.
 	Image func(ctx context.Context, image *runtimeapi.ImageSpec) (images.Image, error)
-	// SandboxAnnotations returns the annotations that the runtime keeps of a sandbox.
-	SandboxAnnotations func(ctx context.Context, sandboxID string) (map[string]string, error)
+	// Sandboxes has what the firewall needs to know of sandboxes.
+	Sandboxes Sandboxes
 	// Variables returns the name of a CDI device that sets variables, each as name=value, after
 	// everything else has. Its error says why there is none.
 	Variables func(variables []string) (cdiDevice string, err error)

@@ -152,6 +152,14 @@ func (k kubelet) Gifts(string, string) ([]firewall.Gift, error) { return k.f.gif
 // Claims implements Kubelet.
 func (k kubelet) Claims(string) (map[string]string, error) { return k.f.claimed, k.f.unknown }
 
+// sandboxes are those of a fixture's runtime.
+type sandboxes struct{ f *fixture }
+
+// Annotations implements Sandboxes.
+func (s sandboxes) Annotations(context.Context, string) (map[string]string, error) {
+	return s.f.sandbox, s.f.unknown
+}
+
 // adoptedDevices are what the kubelet allocated to a container.
 type adoptedDevices func(podUID, container string) ([]types.ResourceName, error)
 

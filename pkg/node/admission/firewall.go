@@ -49,7 +49,7 @@ func (a *Admission) guard(ctx context.Context, r *request) error {
 		return err
 	}
 	if r.sandboxID != "" {
-		if c.SandboxAnnotations, err = a.SandboxAnnotations(ctx, r.sandboxID); err != nil {
+		if c.SandboxAnnotations, err = a.Sandboxes.Annotations(ctx, r.sandboxID); err != nil {
 			return quietly(fmt.Errorf("which annotations the sandbox of container %q has is not known: %w", r.container,
 				err))
 		}

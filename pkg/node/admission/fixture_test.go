@@ -166,11 +166,10 @@ func newFixtureAt(t *testing.T, path, boot string, load plugins.Load, served ...
 	f.CRI = CRI{&Admission{
 		NodeName: "node-1", Pods: nodePods{f.pods, registry}, Devices: manager, Grants: record,
 		Responses: record.Responses(), HostFS: devNodes{}, CDI: func() error { return nil },
-		Kubelet: kubelet{f},
+		Kubelet: kubelet{f}, Sandboxes: sandboxes{f},
 		Image: func(context.Context, *runtimeapi.ImageSpec) (images.Image, error) {
 			return images.Image{Variables: f.image}, f.noImage
 		},
-		SandboxAnnotations: func(context.Context, string) (map[string]string, error) { return f.sandbox, f.unknown },
 		Variables: func(variables []string) (string, error) {
 			return "kubedevice.io/variables=" + strings.Join(variables, "+"), f.variablesErr
 		},

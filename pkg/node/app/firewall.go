@@ -19,6 +19,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/node/admission"
 	"github.com/kubedevice/kubedevice/pkg/node/cdi"
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 )
@@ -45,19 +46,27 @@ func describeVariables(ctx context.Context, wall *firewall.Firewall, variables *
 // sandboxTimeout is how long the runtime may take to describe a sandbox.
 const sandboxTimeout = 5 * time.Second
 
-// sandboxAnnotations returns a function that returns the annotations with which a sandbox was
-// created, as the runtime behind conn says.
-func sandboxAnnotations(conn grpc.ClientConnInterface) func(context.Context, string) (map[string]string, error) {
-	client := runtimeapi.NewRuntimeServiceClient(conn)
-	return func(ctx context.Context, id string) (map[string]string, error) {
-		ctx, cancel := context.WithTimeout(ctx, sandboxTimeout)
-		defer cancel()
-		status, err := client.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
-		if err != nil {
-			return nil, fmt.Errorf("sandbox %s: %w", id, err)
-		}
-		return status.GetStatus().GetAnnotations(), nil
+// sandboxes are those of a container runtime.
+type sandboxes struct {
+	client runtimeapi.RuntimeServiceClient
+}
+
+var _ admission.Sandboxes = sandboxes{}
+
+// newSandboxes returns the sandboxes of the runtime behind conn.
+func newSandboxes(conn grpc.ClientConnInterface) sandboxes {
+	return sandboxes{runtimeapi.NewRuntimeServiceClient(conn)}
+}
+
+// Annotations implements admission.Sandboxes.
+func (s sandboxes) Annotations(ctx context.Context, id string) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, sandboxTimeout)
+	defer cancel()
+	status, err := s.client.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
+	if err != nil {
+		return nil, fmt.Errorf("sandbox %s: %w", id, err)
 	}
+	return status.GetStatus().GetAnnotations(), nil
 }
 
 // exists reports whether there is a file at the path.

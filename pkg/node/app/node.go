@@ -378,12 +378,11 @@ func (n *node) admission() *admission.Admission {
 			Checkpoint: kubeletstate.Path, ResourceClaims: filepath.Join(n.options.KubeletDir, kubeletstate.ClaimsName),
 		},
 		Image:     n.images.Image,
+		Sandboxes: newSandboxes(n.upstream),
 		Variables: n.variables.Device,
 		Refusals:  n.refusals,
 		Warn:      n.events.warn,
 		Observe:   n.measures.observeContainer,
-
-		SandboxAnnotations: sandboxAnnotations(n.upstream),
 
 		WarnIgnored:     n.events.warnOfIgnored,
 		WarnLeftOut:     n.events.warnOfLeftOut,
