@@ -86,8 +86,9 @@ func (c CRI) checkContents(ctx context.Context, request *runtimeapi.CreateContai
 	switch {
 	case err == nil:
 		contents = contents.Plus(image.Contents(config))
-	case status.Code(err) == codes.NotFound || errors.Is(err, images.ErrNoConfig):
-		// The runtime says the first to the kubelet, and never describes an image with the second.
+	case status.Code(err) == codes.NotFound, status.Code(err) == codes.Unimplemented,
+		errors.Is(err, images.ErrNoConfig):
+		// The runtime says the first to the kubelet. With the others it describes no image at all.
 	default:
 		return quietly(fmt.Errorf("container %q of pod %s: what its image sets is not known: %w",
 			config.GetMetadata().GetName(), pod, err))

@@ -104,10 +104,12 @@ func TestLargeSandboxesAreBoundedTogetherAndSmallOnesAreNot(t *testing.T) {
 		pod.Annotations["large"] = strings.Repeat("x", bytes)
 		return pod
 	}
-	f.mu.Lock()
-	for i := range nribound.MaxSandboxes / 250_000 { // of pods that have ended
-		f.sandbox = append(f.sandbox, annotated(fmt.Sprint("ended", i), 250_000))
+	var ended []*api.PodSandbox
+	for i := range nribound.MaxSandboxes / 250_000 {
+		ended = append(ended, annotated(fmt.Sprint("ended", i), 250_000))
 	}
+	f.mu.Lock()
+	f.sandbox = append(f.sandbox, ended...)
 	f.mu.Unlock()
 	run := func(pod *api.PodSandbox) error {
 		return f.runtime.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: pod})
