@@ -105,15 +105,17 @@ func isAcceptable(mode cluster.Mode, p pod, c container) bool {
 }
 
 // isOverridable reports whether all that vendors' runtimes would obey of an environment can be
-// overridden: the proxy appends to it, and NRI replaces the first of a name. Of two that begin as
-// a vendor's runtime obeys it, the second stays with NRI.
+// overridden. The proxy appends to it, and AMD's runtime reserves what earlier ones request. NRI
+// replaces the first of a name; of two that begin as a vendor's runtime obeys it, the second stays.
 func isOverridable(mode cluster.Mode, env []string) bool {
 	if mode == cluster.ModeCRI {
 		var c config
 		c.Process.Env = env
 		habana, set := c.first("HABANA_VISIBLE_DEVICES")
 		return !(set && !strings.HasSuffix(habana, "=none")) && !slices.ContainsFunc(env, func(entry string) bool {
-			return strings.HasPrefix(entry, "ASCEND_VISIBLE_DEVICES=Ascend")
+			name, value, _ := strings.Cut(entry, "=")
+			isAMDs := name == "AMD_VISIBLE_DEVICES" || strings.HasPrefix(name, "DOCKER_RESOURCE_")
+			return strings.HasPrefix(entry, "ASCEND_VISIBLE_DEVICES=Ascend") || isAMDs && value != "none"
 		})
 	}
 	seen := map[string]bool{}

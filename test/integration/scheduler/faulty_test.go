@@ -45,6 +45,30 @@ func (faulty) ConcurrentSafe() bool { return false }
 func (f faulty) PodFitsDevice(node *types.NodeInfo, pod *types.PodInfo, fill bool) (
 	bool, []devicescheduler.PredicateFailureReason, float64,
 ) {
+	fail(pod)
+	return f.Scheduler.PodFitsDevice(node, pod, fill)
+}
+
+// Preferring returns the scheduler of a cluster that prefers topology, which fails likewise.
+func (f faulty) Preferring() devicescheduler.DeviceScheduler {
+	preferring := f.Scheduler.Preferring()
+	return faultyPreferring{preferring, preferring.(devicescheduler.Refiner)}
+}
+
+type faultyPreferring struct {
+	devicescheduler.DeviceScheduler
+	devicescheduler.Refiner
+}
+
+func (f faultyPreferring) PodFitsDevice(node *types.NodeInfo, pod *types.PodInfo, fill bool) (
+	bool, []devicescheduler.PredicateFailureReason, float64,
+) {
+	fail(pod)
+	return f.DeviceScheduler.PodFitsDevice(node, pod, fill)
+}
+
+// fail fails as the pod's annotation requests.
+func fail(pod *types.PodInfo) {
 	for name, quantity := range pod.RunningContainers["main"].Requests {
 		switch name {
 		case "faulty/panic":
@@ -55,7 +79,6 @@ func (f faulty) PodFitsDevice(node *types.NodeInfo, pod *types.PodInfo, fill boo
 			time.Sleep(hangTime)
 		}
 	}
-	return f.Scheduler.PodFitsDevice(node, pod, fill)
 }
 
 // faultyPod returns a pod with a GPU for which the plugin fails.
