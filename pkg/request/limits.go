@@ -70,7 +70,7 @@ func checkNames(list, container string, requests types.ResourceList) error {
 	return nil
 }
 
-// checkCounts checks the number of requests and of containers with requests.
+// CheckCounts checks the number of requests and of containers with requests.
 func CheckCounts(written *types.PodInfo) error {
 	requests, containers := len(written.Requests), 0
 	for _, list := range []map[string]types.ContainerInfo{written.InitContainers, written.RunningContainers} {

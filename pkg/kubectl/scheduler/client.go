@@ -170,10 +170,10 @@ func open(
 // Close ends the client's connections.
 func (c *Client) Close() { c.close() }
 
-// Ask makes a request of the API and decodes the answer. path is one of package schedulerapi, with
-// a query; in is encoded as the body, if it is not nil; out is a pointer, or a *[]byte for the
-// answer as it is. An error of the scheduler's is an apierrors.APIStatus. What the scheduler puts
-// off (429, 503) is queried again a few times.
+// Query makes a request of the API and decodes the answer. path is one of package schedulerapi,
+// with a query; in is encoded as the body, if it is not nil; out is a pointer, or a *[]byte for
+// the answer as it is. An error of the scheduler's is an apierrors.APIStatus. What the scheduler
+// puts off (429, 503) is queried again a few times.
 func (c *Client) Query(ctx context.Context, method, path string, in, out any) error {
 	var body []byte
 	if in != nil {

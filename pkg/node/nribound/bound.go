@@ -54,7 +54,9 @@ const (
 	// MaxSandboxes is the largest sum of all sandboxes with which one is started that is larger
 	// than SmallSandbox. Sandboxes of pods that have ended are listed as long as the pods exist,
 	// and the kubelet's bound of pods does not count them.
-	MaxSandboxes, SmallSandbox = 8 << 20, 16 << 10
+	MaxSandboxes = 8 << 20
+	// SmallSandbox is the largest sandbox that is started in any case.
+	SmallSandbox = 16 << 10
 	// MaxList is the largest list that is sent in time, also on a busy machine.
 	MaxList = 128 << 20
 )

@@ -43,7 +43,7 @@ func TestARequestThatNoPluginServesKeepsThePodWaiting(t *testing.T) {
 		"device": {`"numa/A/nvidia.com:gpu/0/devices":1`, `write numa/A/nvidia.com:gpu/0/device`},
 		"even":   {`"gpugrp0/A/gpu/a":1`, `gpugrp0/A/gpu/a is no path of a device`},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name, func(*testing.T) {
 			pod := newPod(name, 1)
 			kube.SetRequests(pod, test.requests)
 			c.refusal(c.create(pod), test.want)
@@ -70,7 +70,7 @@ func TestMistakesInTheAnnotationAreEvents(t *testing.T) {
 		"memory": {`{"runningcontainer":{"main":{"requests":{"gpu/a/memory":20480}}}}`,
 			`requests["gpu/a/memory"]: it is for 20480 bytes, less than 1 MiB: write the unit, such as "20Gi"`},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name, func(*testing.T) {
 			pod := newPod(name, 1)
 			pod.Annotations = map[string]string{deviceinfo.Annotation: test.annotation}
 			c.awaitEvent(c.schedule(pod), "RequestMistake", test.want)
