@@ -70,6 +70,8 @@ type node struct {
 	plugins map[corev1.ResourceName]*plugin
 	devices []*device
 	pods    map[*corev1.Pod][]*device // what pods hold
+
+	replaced int // devices
 }
 
 // hardware are how many GPUs and NICs a node has, by the NUMA nodes that their plugins report.
@@ -164,11 +166,20 @@ func (n *node) write(t *testing.T, resource corev1.ResourceName) {
 	}
 }
 
-// setHealth makes devices healthy or not.
+// setHealth makes devices unhealthy, or replaces unhealthy ones that no pod holds by healthy ones of
+// another ID: a device that recovers several times is held back for minutes.
 func (n *node) setHealth(t *testing.T, healthy func(*device) bool) {
 	t.Helper()
 	for _, d := range n.devices {
-		d.healthy = healthy(d)
+		now := healthy(d)
+		if now && !d.healthy {
+			if n.held(d) {
+				continue
+			}
+			n.replaced++
+			d.id = fmt.Sprintf("%s-new-%d", path.Base(string(d.resource)), n.replaced)
+		}
+		d.healthy = now
 	}
 	for resource, p := range n.plugins {
 		n.write(t, resource)
