@@ -277,7 +277,7 @@ func (r *run) refuse(ctx context.Context) (count int, err error) {
 		{r.kubecriOf(before), []string{"plugin", "check", r.pluginOf(now)}, otherPlugin},
 		{r.kubecriOf(now), []string{"plugin", "check", r.pluginOf(before)}, otherPlugin},
 		{r.kubecriOf(before), []string{"--kubecri-config=" + r.releases.installed[now].deploy("systemd/kubecri.yaml")},
-			`unknown field "sealMode"`},
+			`unknown field "sealCertificates"`},
 		{r.releases.installed[before].scheduler.Path, r.releases.installed[now].scheduler.Args,
 			"unknown flag: --device-seal-key"},
 	} {
