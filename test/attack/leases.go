@@ -4,6 +4,7 @@
 package attack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -28,16 +29,19 @@ func leases() []*Attempt {
 	var attempts []*Attempt
 	for _, way := range []struct {
 		id, what string
+		holder   string        // "" for another node
 		renewed  time.Duration // from now
 		seconds  int32
 	}{
-		{"lease-years", "holds the lease of enrolment for 68 years, and goes away", -2 * time.Minute, math.MaxInt32},
-		{"lease-future", "says that it will renew it in 200 years", 200 * 365 * 24 * time.Hour, 60},
+		{"lease-years", "holds the lease of enrolment for 68 years, and goes away", "", -2 * time.Minute, math.MaxInt32},
+		{"lease-future", "says that it will renew it in 200 years", "", 200 * 365 * 24 * time.Hour, 60},
+		{"lease-names", "holds it, and renews it, by names of no node", "absent", 0, 60},
 	} {
 		attempts = append(attempts, &Attempt{
-			ID: way.id, Who: Agent, What: way.what, Defence: Bounds, Try: keepsOthersOut(way.renewed, way.seconds),
+			ID: way.id, Who: Agent, What: way.what, Defence: Bounds,
+			Try:  keepsOthersOut(way.holder, way.renewed, way.seconds),
 			Want: everywhere(NoEffect, "another node was enrolled"),
-			Off:  Off{How: "it holds the lease for a minute, now", Try: keepsOthersOut(0, 60)},
+			Off:  Off{How: "it holds the lease for a minute, now", Try: keepsOthersOut("", 0, 60)},
 		})
 	}
 	return attempts
@@ -82,7 +86,7 @@ func (s *Stage) leasesOfAgents(ctx context.Context) (*kube.Client, error) {
 
 // keepsOthersOut writes the lease with a node's token, and finds out whether the agent of another
 // node enrols that one. The agent's machine only says so.
-func keepsOthersOut(renewed time.Duration, seconds int32) Try {
+func keepsOthersOut(holder string, renewed time.Duration, seconds int32) Try {
 	return func(ctx context.Context, s *Stage) (Got, error) {
 		attacker, err := s.leasesOfAgents(ctx)
 		if err != nil {
@@ -93,7 +97,7 @@ func keepsOthersOut(renewed time.Duration, seconds int32) Try {
 			return Got{}, err
 		}
 		lease.Spec = coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To("attacker"), LeaseDurationSeconds: &seconds,
+			HolderIdentity: ptr.To(cmp.Or(holder, s.node(forged).Name)), LeaseDurationSeconds: &seconds,
 			RenewTime: ptr.To(metav1.NewMicroTime(time.Now().Add(renewed))),
 		}
 		if _, err := attacker.CoordinationV1().Leases(s.namespace).Update(ctx, lease,

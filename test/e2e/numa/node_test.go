@@ -166,8 +166,8 @@ func (n *node) write(t *testing.T, resource corev1.ResourceName) {
 	}
 }
 
-// setHealth makes devices unhealthy, or replaces unhealthy ones that no pod holds by healthy ones of
-// another ID: a device that recovers several times is held back for minutes.
+// setHealth makes devices unhealthy, or replaces unhealthy ones that no pod holds by healthy ones
+// of another ID: a device that recovers several times is held back for minutes.
 func (n *node) setHealth(t *testing.T, healthy func(*device) bool) {
 	t.Helper()
 	for _, d := range n.devices {
