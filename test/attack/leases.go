@@ -33,7 +33,7 @@ func leases() []*Attempt {
 		renewed  time.Duration // from now
 		seconds  int32
 	}{
-		{"lease-years", "holds the lease of enrolment for 68 years, and goes away", "", -2 * time.Minute, math.MaxInt32},
+		{"lease-years", "holds the lease of enrolment for 68 years and goes away", "", -2 * time.Minute, math.MaxInt32},
 		{"lease-future", "says that it will renew it in 200 years", "", 200 * 365 * 24 * time.Hour, 60},
 		{"lease-names", "holds it, and renews it, by names of no node", "absent", 0, 60},
 	} {
