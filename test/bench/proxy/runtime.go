@@ -36,6 +36,12 @@ func serveRuntime(listener net.Listener) error {
 	if r.event, err = proto.Marshal(containerEvent()); err != nil {
 		return err
 	}
+	if r.sandbox, err = proto.Marshal(sandboxStatus()); err != nil {
+		return err
+	}
+	if r.image, err = proto.Marshal(imageStatus()); err != nil {
+		return err
+	}
 	server := grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{}), grpc.MaxRecvMsgSize(maxMessage),
 		grpc.UnknownServiceHandler(r.answer))
 	return server.Serve(listener)
@@ -43,6 +49,7 @@ func serveRuntime(listener net.Listener) error {
 
 type runtime struct {
 	version, created, event []byte
+	sandbox, image          []byte         // their statuses
 	lists                   map[int][]byte // by number of containers
 }
 
@@ -64,6 +71,10 @@ func (r *runtime) answer(_ any, stream grpc.ServerStream) error {
 			return err
 		}
 		return send(list)
+	case runtimeapi.RuntimeService_PodSandboxStatus_FullMethodName:
+		return send(r.sandbox)
+	case runtimeapi.ImageService_ImageStatus_FullMethodName:
+		return send(r.image)
 	case runtimeapi.RuntimeService_ListPodSandbox_FullMethodName:
 		return send(nil)
 	case runtimeapi.RuntimeService_GetContainerEvents_FullMethodName:

@@ -170,3 +170,16 @@ func containerEvent() *runtimeapi.ContainerEventResponse {
 		},
 	}
 }
+
+// sandboxStatus is the status of each sandbox.
+func sandboxStatus() *runtimeapi.PodSandboxStatusResponse {
+	return &runtimeapi.PodSandboxStatusResponse{Status: containerEvent().GetPodSandboxStatus()}
+}
+
+// imageStatus is the status of each image, with what kubecri reads of its configuration.
+func imageStatus() *runtimeapi.ImageStatusResponse {
+	return &runtimeapi.ImageStatusResponse{
+		Image: &runtimeapi.Image{Id: "sha256:" + containerID(7)},
+		Info:  map[string]string{"info": `{"imageSpec":{"config":{"Env":["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]}}}`},
+	}
+}
