@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"io"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -86,9 +84,8 @@ func (c CRI) checkContents(ctx context.Context, request *runtimeapi.CreateContai
 	switch {
 	case err == nil:
 		contents = contents.Plus(image.Contents(config))
-	case status.Code(err) == codes.NotFound, status.Code(err) == codes.Unimplemented,
-		errors.Is(err, images.ErrNoConfig):
-		// The runtime says the first to the kubelet. With the others it describes no image at all.
+	case images.IsUndescribed(err):
+		// If the runtime does not have the image, it says so to the kubelet.
 	default:
 		return quietly(fmt.Errorf("container %q of pod %s: what its image sets is not known: %w",
 			config.GetMetadata().GetName(), pod, err))

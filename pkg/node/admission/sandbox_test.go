@@ -13,7 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// CRI-O reads the annotations of the sandbox, whatever those of the pod have become.
+// CRI-O reads the annotations of the sandbox, not those that the pod has now.
 func TestAnAnnotationThatTheSandboxWasCreatedWithIsRefused(t *testing.T) {
 	all := map[string]string{"cdi.k8s.io/x": "nvidia.com/gpu=all"}
 	for name, test := range map[string]struct {

@@ -51,7 +51,7 @@ func TestTakesOverAResourceThatTheKubeletRemembersWhenItsPodsAreAdopted(t *testi
 	k.has(t, qat, map[string]bool{"a": true, "b": true, "c": false})
 	n.has(t, qat, map[string]bool{"1/a": true, "1/b": false, "none/c": false})
 	if err := n.state(qat).Err; err == nil || !strings.Contains(err.Error(),
-		"device b of intel.com/qat is given to nobody: its holder is not certain") {
+		"device b of intel.com/qat is allocated to no pod: its holder is not certain") {
 		t.Errorf("the state says %v", err)
 	}
 	if !n.KubeletCounts(qat) || n.KubeletCounts(gpu) || k.devices(gpu) != nil {

@@ -149,7 +149,7 @@ func (r *resource) available() []entry {
 func (r *resource) errWithheld() error {
 	var errs []error
 	for _, id := range slices.Sorted(maps.Keys(r.withheld)) {
-		errs = append(errs, fmt.Errorf("device %s of %s is given to nobody: %s", id, r.name, r.withheld[id]))
+		errs = append(errs, fmt.Errorf("device %s of %s is allocated to no pod: %s", id, r.name, r.withheld[id]))
 	}
 	return errors.Join(errs...)
 }

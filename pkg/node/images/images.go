@@ -76,9 +76,8 @@ func NewCache(conn grpc.ClientConnInterface) *Cache {
 	}
 }
 
-// Image returns what an image sets. Its error has the code of the runtime's answer: NotFound where
-// the runtime does not have the image, ResourceExhausted where its description is too long to be
-// read. errors.Is(err, ErrNoConfig) holds where the runtime describes no image.
+// Image returns what an image sets. Its error has the code of the runtime's answer, such as
+// ResourceExhausted where the description is too long to be read; see also [IsUndescribed].
 func (c *Cache) Image(ctx context.Context, image *runtimeapi.ImageSpec) (Image, error) {
 	c.mu.Lock()
 	known, is := c.images[image.GetImage()]
@@ -113,14 +112,15 @@ func (c *Cache) Image(ctx context.Context, image *runtimeapi.ImageSpec) (Image, 
 	return read, nil
 }
 
-// Variables returns the variables of the image, as Image does.
-func (c *Cache) Variables(ctx context.Context, image *runtimeapi.ImageSpec) ([]*runtimeapi.KeyValue, error) {
-	read, err := c.Image(ctx, image)
-	return read.Variables, err
+// IsUndescribed reports whether an error of [Cache.Image] says that the runtime does not describe
+// the image at all: it does not have it, has no images, or says nothing of their configuration.
+func IsUndescribed(err error) bool {
+	code := status.Code(err)
+	return code == codes.NotFound || code == codes.Unimplemented || errors.Is(err, errNoConfig)
 }
 
-// ErrNoConfig is why nothing is known of an image.
-var ErrNoConfig = errors.New("the container runtime does not say what the image's configuration is (imageSpec in " +
+// errNoConfig is why nothing is known of an image.
+var errNoConfig = errors.New("the container runtime does not say what the image's configuration is (imageSpec in " +
 	"its verbose status of the image)")
 
 // maxLabel is the longest label, key and value together, that containerd takes over from an image
@@ -141,7 +141,7 @@ func imageOf(answer *runtimeapi.ImageStatusResponse) (Image, error) {
 		} `json:"imageSpec"`
 	}
 	if err := json.Unmarshal([]byte(answer.GetInfo()["info"]), &info); err != nil || info.ImageSpec == nil {
-		return Image{}, ErrNoConfig
+		return Image{}, errNoConfig
 	}
 	config := info.ImageSpec.Config
 	var read Image

@@ -49,12 +49,12 @@ func TestTheVariablesOfAnImageAreInTheirOrderAndAskedForOnce(t *testing.T) {
 	r := &runtime{answer: answerOf("sha256:0", containerds)}
 	cache := NewCache(r)
 	for range 2 {
-		env, err := cache.Variables(t.Context(), &runtimeapi.ImageSpec{Image: "sha256:0"})
+		image, err := cache.Image(t.Context(), &runtimeapi.ImageSpec{Image: "sha256:0"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var all []string
-		for _, one := range env {
+		for _, one := range image.Variables {
 			all = append(all, one.GetKey()+"="+string(one.GetValue()))
 		}
 		if got := strings.Join(all, " "); got != "A=1 A=2 C=" {
@@ -65,7 +65,7 @@ func TestTheVariablesOfAnImageAreInTheirOrderAndAskedForOnce(t *testing.T) {
 		t.Errorf("%d calls", r.calls)
 	}
 	for range 2 { // what the name means may change
-		if _, err := cache.Variables(t.Context(), &runtimeapi.ImageSpec{Image: "busybox:latest"}); err != nil {
+		if _, err := cache.Image(t.Context(), &runtimeapi.ImageSpec{Image: "busybox:latest"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -119,9 +119,9 @@ func TestAnImageOfWhichNothingIsKnownIsAnError(t *testing.T) {
 		"it says something else":             {answer: answerOf("x", `{"labels":{}}`)},
 		"it says what nobody can understand": {answer: answerOf("x", "{")},
 	} {
-		if env, err := NewCache(r).Variables(t.Context(), &runtimeapi.ImageSpec{Image: "x"}); err == nil ||
+		if image, err := NewCache(r).Image(t.Context(), &runtimeapi.ImageSpec{Image: "x"}); err == nil ||
 			!strings.Contains(err.Error(), "image x: ") {
-			t.Errorf("%s: %v, %v", name, env, err)
+			t.Errorf("%s: %v, %v", name, image, err)
 		}
 	}
 }

@@ -209,8 +209,7 @@ func (s *Source) size(ctx context.Context, id string) (int, error) {
 		return 0, err
 	}
 	image, err := s.images.Image(ctx, &runtimeapi.ImageSpec{Image: described.GetImage().GetConfigDigest()})
-	if code := status.Code(err); err != nil && code != codes.NotFound && code != codes.Unimplemented &&
-		!errors.Is(err, images.ErrNoConfig) {
+	if err != nil && !images.IsUndescribed(err) {
 		return 0, err
 	}
 	return nribound.SizeOf(described) + image.LabelsSize, nil

@@ -68,7 +68,7 @@ func randomPod(random *rand.Rand, name string) (*v1.Pod, *request.Request) {
 	return pod, requestOf(info, containers)
 }
 
-// Whatever pods run, a node that upstream's Filter accepts for the next pod is accepted here, if
+// With any pods, a node that upstream's Filter accepts for the next pod is accepted here, if
 // pods do nothing but count devices.
 func TestNodesThatUpstreamAcceptsAreAccepted(t *testing.T) {
 	accepted, refused := 0, 0
