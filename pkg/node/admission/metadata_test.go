@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubedevice/kubedevice/pkg/node/images"
 	"github.com/kubedevice/kubedevice/pkg/node/nribound"
 )
 
@@ -51,6 +52,31 @@ func TestAContainerThatIsTooLargeForNRIIsRefusedWithTheProxyAsWell(t *testing.T)
 	}
 	if len(f.warnings) != 2 {
 		t.Errorf("the pod's owner hears %q", f.warnings)
+	}
+}
+
+func TestWhatTheImageSetsCountsInTheSizeOfAContainer(t *testing.T) {
+	const half, refused, unknown = nribound.MaxContents / 2, codes.FailedPrecondition, codes.Unavailable
+	for name, test := range map[string]struct {
+		image images.Image
+		err   error
+		want  codes.Code
+	}{
+		"an image that sets little":                   {image: images.Image{LabelsSize: 1000}},
+		"an image with large labels":                  {image: images.Image{LabelsSize: half}, want: refused},
+		"an image with a long entrypoint":             {image: images.Image{EntrypointSize: half}, want: refused},
+		"an image with a long command":                {image: images.Image{CmdSize: half}, want: refused},
+		"an image that the runtime does not have":     {err: status.Error(codes.NotFound, "none")},
+		"a runtime that has no images":                {err: status.Error(codes.Unimplemented, "none")},
+		"an image too large for an answer":            {err: status.Error(codes.ResourceExhausted, "20 MiB"), want: unknown},
+		"an image that the runtime does not read now": {err: status.Error(codes.Unavailable, "away"), want: unknown},
+	} {
+		f := newFixture(t, true)
+		f.pods["u"] = plain
+		f.Image = func(context.Context, *runtimeapi.ImageSpec) (images.Image, error) { return test.image, test.err }
+		if _, err := f.createAs(t, "u", "api", nil, largeConfig(half)); status.Code(err) != test.want {
+			t.Errorf("%s: %v, want %v", name, err, test.want)
+		}
 	}
 }
 
