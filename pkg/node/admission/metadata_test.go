@@ -62,14 +62,14 @@ func TestWhatTheImageSetsCountsInTheSizeOfAContainer(t *testing.T) {
 		err   error
 		want  codes.Code
 	}{
-		"an image that sets little":                   {image: images.Image{LabelsSize: 1000}},
-		"an image with large labels":                  {image: images.Image{LabelsSize: half}, want: refused},
-		"an image with a long entrypoint":             {image: images.Image{EntrypointSize: half}, want: refused},
-		"an image with a long command":                {image: images.Image{CmdSize: half}, want: refused},
-		"an image that the runtime does not have":     {err: status.Error(codes.NotFound, "none")},
-		"a runtime that has no images":                {err: status.Error(codes.Unimplemented, "none")},
-		"an image too large for an answer":            {err: status.Error(codes.ResourceExhausted, "20 MiB"), want: unknown},
-		"an image that the runtime does not read now": {err: status.Error(codes.Unavailable, "away"), want: unknown},
+		"an image that sets little":        {image: images.Image{LabelsSize: 1000}},
+		"an image with large labels":       {image: images.Image{LabelsSize: half}, want: refused},
+		"an image with a long entrypoint":  {image: images.Image{EntrypointSize: half}, want: refused},
+		"an image with a long command":     {image: images.Image{CmdSize: half}, want: refused},
+		"an image that is not there":       {err: status.Error(codes.NotFound, "none")},
+		"a runtime that has no images":     {err: status.Error(codes.Unimplemented, "none")},
+		"an image too large for an answer": {err: status.Error(codes.ResourceExhausted, "20 MiB"), want: unknown},
+		"an image that is not read now":    {err: status.Error(codes.Unavailable, "away"), want: unknown},
 	} {
 		f := newFixture(t, true)
 		f.pods["u"] = plain
