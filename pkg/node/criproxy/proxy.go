@@ -86,6 +86,11 @@ type Proxy struct {
 // requests of any length in memory.
 const receivers = 4
 
+// requestWindow is how much of a request the kubelet may send before the proxy receives it, the
+// least that grpc accepts. By default grpc lets it grow to 16 MiB, and all requests that wait for a
+// receiver would be in memory. For the request that is received, grpc widens it to its length.
+const requestWindow = 64 << 10
+
 // New returns a proxy for upstream. The caller closes upstream after Shutdown.
 func New(upstream *grpc.ClientConn, options Options) *Proxy {
 	p := &Proxy{upstream: upstream, options: options, receiving: make(chan struct{}, receivers)}
@@ -97,6 +102,7 @@ func New(upstream *grpc.ClientConn, options Options) *Proxy {
 		grpc.MaxSendMsgSize(math.MaxInt),
 		grpc.WaitForHandlers(true),
 		grpc.WriteBufferSize(chunk),
+		grpc.StaticStreamWindowSize(requestWindow),
 		experimental.BufferPool(newFramePool()),
 		// The proxy does not limit the pings of a client.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Nanosecond,

@@ -21,7 +21,7 @@ import (
 
 // memoryLimit is how much memory kubecri may take, in KiB, while pods with very large containers
 // are started.
-const memoryLimit = 300 << 10
+const memoryLimit = 200 << 10
 
 // With NRI the runtime itself refuses such a container: it does not fit into a message.
 func TestPodsWithVeryLargeContainersDoNotTakeTheProxysMemory(t *testing.T) {
