@@ -43,6 +43,9 @@ type Stage struct {
 	// card is the name of a free device of the node forged, device its ID. No other attempt has it.
 	device string
 	card   types.ResourceName
+	// deleted is a pod that the attempt deleted: the node refuses its devices until it has seen the
+	// end of its sandbox, which can be after the API server forgot the pod. Empty without one.
+	deleted string
 }
 
 // node returns one of the cluster's nodes.
@@ -184,7 +187,8 @@ func (s *Stage) runs(ctx context.Context, client *kube.Client, pod *corev1.Pod) 
 func (s *Stage) awaitState(ctx context.Context, pod *corev1.Pod) (now *corev1.Pod, got Got, err error) {
 	now, err = s.admin.AwaitPod(ctx, pod, "to run or be refused", func(now *corev1.Pod) bool {
 		got = stateOf(now)
-		return got.Outcome != ""
+		isHeld := s.deleted != "" && strings.Contains(got.Words, "are held by ["+s.deleted+"]")
+		return got.Outcome != "" && !isHeld
 	})
 	return now, got, err
 }

@@ -106,7 +106,8 @@ type Kubelet interface {
 
 // Sandboxes is the state of a container runtime that the firewall needs.
 type Sandboxes interface {
-	// Annotations returns those that a sandbox was created with.
+	// Annotations returns those that a sandbox was created with, or none if the runtime does not
+	// read them when it creates a container.
 	Annotations(ctx context.Context, sandboxID string) (map[string]string, error)
 }
 

@@ -49,17 +49,22 @@ const sandboxTimeout = 5 * time.Second
 // sandboxes are those of a container runtime.
 type sandboxes struct {
 	client runtimeapi.RuntimeServiceClient
+	cdi    *cdi.Support
 }
 
 var _ admission.Sandboxes = sandboxes{}
 
-// newSandboxes returns the sandboxes of the runtime behind conn.
-func newSandboxes(conn grpc.ClientConnInterface) sandboxes {
-	return sandboxes{runtimeapi.NewRuntimeServiceClient(conn)}
+// newSandboxes returns the sandboxes of the runtime behind conn, which support describes.
+func newSandboxes(conn grpc.ClientConnInterface, support *cdi.Support) sandboxes {
+	return sandboxes{runtimeapi.NewRuntimeServiceClient(conn), support}
 }
 
-// Annotations implements admission.Sandboxes.
+// Annotations implements admission.Sandboxes. It does not call containerd, which reads only the
+// request for a container: the call would take 0.3 ms of each container's creation.
 func (s sandboxes) Annotations(ctx context.Context, id string) (map[string]string, error) {
+	if s.cdi.Runtime() == cdi.Containerd {
+		return nil, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, sandboxTimeout)
 	defer cancel()
 	status, err := s.client.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})

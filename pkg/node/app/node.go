@@ -378,7 +378,7 @@ func (n *node) admission() *admission.Admission {
 			Checkpoint: kubeletstate.Path, ResourceClaims: filepath.Join(n.options.KubeletDir, kubeletstate.ClaimsName),
 		},
 		Image:     n.images.Image,
-		Sandboxes: newSandboxes(n.upstream),
+		Sandboxes: newSandboxes(n.upstream, n.cdi),
 		Variables: n.variables.Device,
 		Refusals:  n.refusals,
 		Warn:      n.events.warn,

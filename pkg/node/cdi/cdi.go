@@ -35,8 +35,9 @@ const (
 
 // Support says whether the runtime honours CDI devices. It is safe for concurrent use.
 type Support struct {
-	mu  sync.Mutex
-	err error
+	mu      sync.Mutex
+	err     error
+	runtime string
 }
 
 // NewSupport returns a Support without a result before Watch.
@@ -50,10 +51,18 @@ func (s *Support) Check() error {
 	return s.err
 }
 
-func (s *Support) set(err error) {
+// Runtime returns the name of the runtime as the CRI has it. It is empty while the runtime has not
+// answered.
+func (s *Support) Runtime() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.err = err
+	return s.runtime
+}
+
+func (s *Support) set(runtime string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runtime, s.err = runtime, err
 }
 
 // Watch queries the runtime behind conn, now and after each loss of the connection, until ctx is
@@ -67,8 +76,8 @@ func (s *Support) Watch(ctx context.Context, conn *grpc.ClientConn) {
 			conn.WaitForStateChange(ctx, state)
 			continue
 		}
-		err := Query(ctx, client)
-		s.set(err)
+		runtime, err := query(ctx, client)
+		s.set(runtime, err)
 		if errors.Is(err, ErrUnknown) {
 			logger.V(4).Info("Cannot determine whether the runtime honours CDI devices", logkey.Reason, err.Error())
 			sleep(ctx, queryRetryInterval)
@@ -77,27 +86,33 @@ func (s *Support) Watch(ctx context.Context, conn *grpc.ClientConn) {
 		logger.V(2).Info("Queried the runtime about CDI devices", logkey.Honoured, err == nil,
 			logkey.Reason, fmt.Sprint(err))
 		conn.WaitForStateChange(ctx, connectivity.Ready)
-		s.set(ErrUnknown)
+		s.set("", ErrUnknown)
 	}
 }
 
 // Query queries the runtime, and returns the result that Check of a Support returns after it.
 func Query(ctx context.Context, client runtimeapi.RuntimeServiceClient) error {
+	_, err := query(ctx, client)
+	return err
+}
+
+// query is Query that returns the runtime's name, if the runtime answers, as well.
+func query(ctx context.Context, client runtimeapi.RuntimeServiceClient) (runtime string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	version, err := client.Version(ctx, &runtimeapi.VersionRequest{})
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUnknown, err)
+		return "", fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
-	if err := checkVersion(version.GetRuntimeName(), version.GetRuntimeVersion()); err != nil ||
-		version.GetRuntimeName() != containerd {
-		return err
+	runtime = version.GetRuntimeName()
+	if err := checkVersion(runtime, version.GetRuntimeVersion()); err != nil || runtime != Containerd {
+		return runtime, err
 	}
 	status, err := client.Status(ctx, &runtimeapi.StatusRequest{Verbose: true})
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUnknown, err)
+		return runtime, fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
-	return checkConfig(status.GetInfo()["config"])
+	return runtime, checkConfig(status.GetInfo()["config"])
 }
 
 // sleep waits for d or until ctx is done.

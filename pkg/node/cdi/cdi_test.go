@@ -88,8 +88,14 @@ func TestQueriesARestartedRuntimeAgain(t *testing.T) {
 	server := serve(t, path, old)
 	support := watch(t, server)
 	awaitAnswer(t, support, func(err error) bool { return err != nil && strings.Contains(err.Error(), "1.6.1") })
+	if name := support.Runtime(); name != "containerd" {
+		t.Errorf("the runtime's name is %q", name)
+	}
 	server.Stop()
 	awaitAnswer(t, support, func(err error) bool { return errors.Is(err, ErrUnknown) })
+	if name := support.Runtime(); name != "" {
+		t.Errorf("the name of a runtime that has ended is %q", name)
+	}
 	serve(
 		t,
 		path,

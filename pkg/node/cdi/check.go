@@ -13,13 +13,13 @@ import (
 
 // The names of runtimes in their Version responses.
 const (
-	containerd = "containerd"
+	Containerd = "containerd"
 	crio       = "cri-o"
 )
 
 // firstVersion has the first version of each runtime that reads the CRI's field for CDI devices.
 var firstVersion = map[string]*version.Version{
-	containerd: version.MustParseGeneric("1.7"),
+	Containerd: version.MustParseGeneric("1.7"),
 	crio:       version.MustParseGeneric("1.27"),
 }
 
