@@ -36,7 +36,7 @@ func (a *Admission) guard(ctx context.Context, r *request) error {
 	if a.Firewall == nil || !r.fromAPI || r.config.GetLinux().GetSecurityContext().GetPrivileged() {
 		return nil
 	}
-	guard, err := a.guardOf(ctx, nil)
+	guard, err := a.guardOf(ctx)
 	if err != nil || !guard.Active() {
 		return err
 	}
@@ -74,7 +74,7 @@ func (a *Admission) guardRestore(ctx context.Context, pod podRef, spec pods.Pod)
 	if a.Firewall == nil || !pod.fromAPI {
 		return nil
 	}
-	guard, err := a.guardOf(ctx, nil)
+	guard, err := a.guardOf(ctx)
 	if err != nil || !guard.Active() {
 		return err
 	}
@@ -105,7 +105,9 @@ func (a *Admission) neutralise(
 	if allocated {
 		// What it holds makes a difference to some rules of plugins.
 		var err error
-		if guard, err = a.guardOf(ctx, holds); err != nil {
+		if guard, err = inTime(ctx, func(ctx context.Context) (*firewall.Guard, error) {
+			return guard.Holding(ctx, holds)
+		}); err != nil {
 			return err
 		}
 	}
@@ -153,12 +155,21 @@ func (a *Admission) setLast(r *request, last []*runtimeapi.KeyValue, delta *runt
 	return nil
 }
 
-// guardOf returns what the firewall does for a container that holds the devices.
-func (a *Admission) guardOf(ctx context.Context, holds types.ResourceLocation) (*firewall.Guard, error) {
+// guardOf returns what the firewall does for a container that holds no devices.
+func (a *Admission) guardOf(ctx context.Context) (*firewall.Guard, error) {
+	return inTime(ctx, func(ctx context.Context) (*firewall.Guard, error) {
+		resources, _ := a.Pods.DeviceResources()
+		return a.Firewall.Guard(ctx, resources)
+	})
+}
+
+// inTime returns what get does, which waits for device plugins, before the kubelet has to wait.
+func inTime(
+	ctx context.Context, get func(context.Context) (*firewall.Guard, error),
+) (*firewall.Guard, error) {
 	ctx, cancel := context.WithTimeout(ctx, syncLimit)
 	defer cancel()
-	resources, _ := a.Pods.DeviceResources()
-	guard, err := a.Firewall.Guard(ctx, resources, holds)
+	guard, err := get(ctx)
 	if err != nil {
 		return nil, quietly(fmt.Errorf("how to keep the container from devices is not known: %w", err))
 	}

@@ -90,7 +90,7 @@ func (a *Admission) inspectPast(ctx context.Context, r *request) (reason string,
 	if a.Firewall == nil || r.config.GetLinux().GetSecurityContext().GetPrivileged() {
 		return "", nil
 	}
-	guard, err := a.guardOf(ctx, nil)
+	guard, err := a.guardOf(ctx)
 	if err != nil || !guard.Active() {
 		return "", err
 	}

@@ -67,7 +67,7 @@ func BenchmarkNeutralise(b *testing.B) {
 	for _, count := range []int{1000, 13000} {
 		for _, adjusted := range []bool{false, true} {
 			b.Run(fmt.Sprintf("variables=%d/adjusted=%t", count, adjusted), func(b *testing.B) {
-				g, err := guard.firewall().Guard(b.Context(), map[types.ResourceName]bool{"amd.com/gpu": true}, nil)
+				g, err := guard.firewall().Guard(b.Context(), map[types.ResourceName]bool{"amd.com/gpu": true})
 				if err != nil {
 					b.Fatal(err)
 				}

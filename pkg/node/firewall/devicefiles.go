@@ -59,14 +59,14 @@ func (g *Guard) vendorOf(file string) string {
 		return ""
 	}
 	clean := filepath.Clean(file)
-	number, err := g.files.Number(file)
+	number, err := g.firewall.options.Files.Number(file)
 	for _, v := range g.vendors {
 		if v.isDevice(clean) {
 			return v.name
 		}
 	}
 	for _, v := range g.vendors {
-		if err != nil || !isRootsAlone(clean) || v.unlisted || v.hasNumber(g.files, number) {
+		if err != nil || !isRootsAlone(clean) || v.unlisted || v.hasNumber(g.firewall.options.Files, number) {
 			return v.name
 		}
 	}

@@ -130,7 +130,9 @@ type neutraliser struct {
 	image, own []*runtimeapi.KeyValue // of the container's variables those that are read
 	readers    []reading
 
-	set, last      map[string]string
+	set, last map[string]string
+	// environments are results, or nil if a variable was set since.
+	environments   [][]string
 	ended, refused attempts
 }
 
@@ -191,6 +193,7 @@ func (n *neutraliser) put(r reading, name string) bool {
 		return false
 	}
 	n.set[name], _ = n.wanted(r)
+	n.environments = nil
 	return true
 }
 
@@ -232,13 +235,17 @@ func (n *neutraliser) override(r reading) {
 			return
 		}
 		n.last[wrong[0].name], _ = n.wanted(r)
+		n.environments = nil
 	}
 }
 
 // wrong returns what the reader takes in the end and must not.
 func (n *neutraliser) wrong(r reading) []taken {
+	if n.environments == nil {
+		n.environments = n.results()
+	}
 	var all []taken
-	for _, env := range n.results() {
+	for _, env := range n.environments {
 		for _, t := range r.obeys(env) {
 			if !n.mustTake(r, t) {
 				all = append(all, t)

@@ -134,8 +134,10 @@ func New(options Options) *Firewall {
 
 // Guard is what the firewall does for containers on a node at one time.
 type Guard struct {
-	vendors []guarded
-	files   DeviceFiles
+	firewall *Firewall
+	vendors  []guarded // those of the node, and then those that plugins say
+	ofNode   int       // how many are of the node
+	domains  []string  // of the resources that are allocated here
 }
 
 // guarded is a vendor of whose devices the node has some.
@@ -148,13 +150,11 @@ type guarded struct {
 	domains []string
 }
 
-// Guard returns what holds on the node for a container that holds the devices in from. own are the
-// extended resources that are allocated here. It waits for device plugins that were never loaded
-// before, and fails if they are not in time.
-func (f *Firewall) Guard(
-	ctx context.Context, own map[types.ResourceName]bool, from types.ResourceLocation,
-) (*Guard, error) {
-	g := &Guard{files: f.options.Files}
+// Guard returns what holds on the node for a container that holds no devices. own are the extended
+// resources that are allocated here. It waits for device plugins that were never loaded before, and
+// fails if they are not in time.
+func (f *Firewall) Guard(ctx context.Context, own map[types.ResourceName]bool) (*Guard, error) {
+	g := &Guard{firewall: f}
 	known := map[types.ResourceName]bool{}
 	for _, v := range f.vendors {
 		managed := false
@@ -180,15 +180,23 @@ func (f *Firewall) Guard(
 			vendor: &vendor{name: domain, cdiKinds: kindsOf(domain), unlisted: true}, managed: true,
 		})
 	}
-	domains := make([]string, 0, len(own))
+	g.ofNode = len(g.vendors)
 	for name := range own {
-		domains = append(domains, domainOf(name))
+		g.domains = append(g.domains, domainOf(name))
 	}
-	fromPlugins, err := f.memory.rules(ctx, f.options.Plugins, from)
+	return g.Holding(ctx, nil)
+}
+
+// Holding returns the guard for a container that holds the devices in from, which make a difference
+// to some rules of plugins. It fails as Firewall.Guard does.
+func (g *Guard) Holding(ctx context.Context, from types.ResourceLocation) (*Guard, error) {
+	held := *g
+	held.vendors = slices.Clip(g.vendors[:g.ofNode])
+	fromPlugins, err := g.firewall.memory.rules(ctx, g.firewall.options.Plugins, from)
 	for _, v := range fromPlugins {
-		g.vendors = append(g.vendors, guarded{vendor: v, managed: true, domains: domains})
+		held.vendors = append(held.vendors, guarded{vendor: v, managed: true, domains: g.domains})
 	}
-	return g, err
+	return &held, err
 }
 
 // MayGive reports whether a plugin that is registered with the kubelet for the resource may have

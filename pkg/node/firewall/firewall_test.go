@@ -74,7 +74,7 @@ func (n node) guard(t *testing.T) *Guard {
 	for _, name := range n.own {
 		own[name] = true
 	}
-	guard, err := n.firewall().Guard(t.Context(), own, nil)
+	guard, err := n.firewall().Guard(t.Context(), own)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -361,7 +361,7 @@ func TestWhatAPluginSaidHoldsWhileItCannotBeLoaded(t *testing.T) {
 		t.Helper()
 		f := node{plugins: plugins, state: state}.firewall()
 		f.Load(t.Context())
-		guard, err := f.Guard(t.Context(), nil, nil)
+		guard, err := f.Guard(t.Context(), nil)
 		if err != nil || guard.Active() != want {
 			t.Errorf("%s: guards: %t, want %t (%v)", what, guard.Active(), want, err)
 		}
@@ -395,11 +395,11 @@ func TestANodeThatNeverLoadedItsPluginsWaitsForThem(t *testing.T) {
 	f := node{plugins: plugins}.firewall()
 	impatient, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := f.Guard(impatient, nil, nil); err == nil {
+	if _, err := f.Guard(impatient, nil); err == nil {
 		t.Error("a container does not wait for plugins of which nothing is known")
 	}
 	close(plugins.loaded)
-	if guard, err := f.Guard(impatient, nil, nil); err != nil || !guard.Active() {
+	if guard, err := f.Guard(impatient, nil); err != nil || !guard.Active() {
 		t.Errorf("when they are loaded: %v", err)
 	}
 }

@@ -278,7 +278,7 @@ func protect(t *testing.T, c container, by frontend) (env []string, refused bool
 		Exists:        func(string) bool { return false },
 		Files:         nodeFiles{},
 	})
-	guard, err := wall.Guard(t.Context(), map[types.ResourceName]bool{"nvidia.com/gpu": true}, nil)
+	guard, err := wall.Guard(t.Context(), map[types.ResourceName]bool{"nvidia.com/gpu": true})
 	if err != nil {
 		t.Fatal(err)
 	}
