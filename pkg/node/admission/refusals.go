@@ -30,10 +30,13 @@ type Refusals struct {
 	logged map[string]logWindow // by the pod's UID
 }
 
-// annotationKey identifies what the annotation KubeDevice/DeviceInfo of a pod says.
+// annotationKey identifies what the annotation KubeDevice/DeviceInfo of a pod says and, if the
+// refusal is for the seal, the annotation KubeDevice/Seal.
 type annotationKey struct {
-	uid string
-	sum uint64
+	uid    string
+	sum    uint64
+	sealed bool
+	seal   uint64
 }
 
 // logWindow is how often a refusal of a pod was logged since its begin.
@@ -51,7 +54,13 @@ func NewRefusals() *Refusals {
 }
 
 func (r *Refusals) key(pod podRef) annotationKey {
-	return annotationKey{pod.uid, maphash.String(r.seed, pod.annotations[deviceinfo.Annotation])}
+	return annotationKey{uid: pod.uid, sum: maphash.String(r.seed, pod.annotations[deviceinfo.Annotation])}
+}
+
+func (r *Refusals) sealKey(pod podRef) annotationKey {
+	key := r.key(pod)
+	key.sealed, key.seal = true, maphash.String(r.seed, pod.seal)
+	return key
 }
 
 // get returns why the pod was refused for its annotation, which is the same as then; nil if it was
@@ -68,6 +77,24 @@ func (r *Refusals) get(pod podRef) error {
 func (r *Refusals) add(pod podRef, cause error) error {
 	if r != nil {
 		r.annotations.Add(r.key(pod), cause)
+	}
+	return cause
+}
+
+// getSealed returns why the pod was refused for its seal, as get does.
+func (r *Refusals) getSealed(pod podRef) error {
+	if r == nil {
+		return nil
+	}
+	cause, _ := r.annotations.Get(r.sealKey(pod))
+	return cause
+}
+
+// addSealed remembers a cause that depends on the pod's UID, annotation and seal alone: no key that
+// the node learns of makes the seal valid. It returns the cause.
+func (r *Refusals) addSealed(pod podRef, cause error) error {
+	if r != nil {
+		r.annotations.Add(r.sealKey(pod), cause)
 	}
 	return cause
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	podrequest "github.com/kubedevice/kubedevice/pkg/request"
+	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
 // requestsOf returns an annotation of that many bytes or a little more that requests devices in
@@ -86,6 +87,52 @@ func TestARepeatedRefusalIsNotDecidedAgainUntilTheAnnotationChanges(t *testing.T
 	annotations := map[string]string{deviceinfo.Annotation: requestsOf(30 << 10)}
 	if _, err := f.create(t, "v", "main", "api", annotations); status.Code(err) != codes.Unavailable {
 		t.Errorf("another pod with that annotation: %v", err)
+	}
+}
+
+// An allocation can be longer than requests, and is decoded to be judged.
+func TestAnAllocationThatWasRefusedIsNotDecodedAgain(t *testing.T) {
+	const from = `"devrequests":{"resource/group/gpu/a/cards":1},` +
+		`"allocatefrom":{"resource/group/gpu/a/cards":"resource/group/gpu/0/cards"}`
+	const bound = `{"podname":"pod-u","nodename":"node-1",`
+	padding := strings.Repeat(" ", 200<<10)
+	for name, test := range map[string]struct {
+		annotation, says string
+		seals            bool
+	}{
+		"no device's name": {
+			annotation: bound + `"runningcontainer":{"main":{"devrequests":{"a":1},"allocatefrom":{"a":"b"}}}` +
+				padding + "}",
+			says: "is no device resource",
+		},
+		"a container of two kinds": {
+			annotation: bound + `"initcontainer":{"main":{` + from + `}},"runningcontainer":{"main":{` + from + `}}` +
+				padding + "}",
+			says: "main",
+		},
+		"no seal": {
+			annotation: bound + `"runningcontainer":{"main":{` + from + `}}` + padding + "}",
+			says:       "seal", seals: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, true)
+			f.Refusals = NewRefusals()
+			f.pods["u"] = plain
+			if test.seals {
+				f.withSeals(seal.Enforce, nil)
+			}
+			raw := createRequest(t, "u", "api", map[string]string{deviceinfo.Annotation: test.annotation},
+				&runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}})
+			_, want := f.CreateContainer(context.Background(), raw)
+			if status.Code(want) != codes.FailedPrecondition || !strings.Contains(want.Error(), test.says) {
+				t.Fatal(want)
+			}
+			delete(f.pods, "u") // so that a decision would fail in another way
+			if _, err := f.CreateContainer(context.Background(), raw); fmt.Sprint(err) != fmt.Sprint(want) {
+				t.Errorf("once more: %v, want %v", err, want)
+			}
+		})
 	}
 }
 

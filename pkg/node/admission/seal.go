@@ -59,6 +59,6 @@ func (a *Admission) checkSeal(r *request) (result string, err error) {
 	case seal.UnknownKey:
 		return string(reason), later(err) // its certificate may be on the way
 	default:
-		return string(reason), never(err)
+		return string(reason), never(a.Refusals.addSealed(r.podRef, err))
 	}
 }

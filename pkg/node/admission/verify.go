@@ -16,6 +16,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
 // syncLimit is how long a container waits for plugins that have not reported their devices yet.
@@ -31,7 +32,7 @@ var errNotAllKnown = errors.New(
 // verify reports whether the pod is a device pod. It finds what the pod was granted before, or
 // verifies, for all its containers, the allocation that it claims.
 func (a *Admission) verify(ctx context.Context, r *request) (devicePod bool, err error) {
-	if cause := a.Refusals.get(r.podRef); cause != nil && !a.Grants.Has(r.uid) {
+	if cause := a.remembered(r); cause != nil && !a.Grants.Has(r.uid) {
 		return false, never(cause)
 	}
 	if r.spec, devicePod, err = a.isDevicePod(ctx, r.podRef); err != nil || !devicePod {
@@ -70,18 +71,30 @@ func (a *Admission) verify(ctx context.Context, r *request) (devicePod bool, err
 	containers := containersOf(r.claimed)
 	for _, name := range slices.Sorted(maps.Keys(containers)) {
 		if err := wellFormed(name, containers[name]); err != nil {
-			return false, err
+			return false, never(a.Refusals.add(r.podRef, err))
 		}
 		if err := a.verifyContainer(ctx, r.spec, name, containers[name].AllocateFrom); err != nil {
 			return false, err
 		}
 	}
 	if err := deviceinfo.CheckContainers(r.claimed); err != nil {
-		return false, never(err)
+		return false, never(a.Refusals.add(r.podRef, err))
 	}
 	r.claimed = withoutRequests(r.claimed)
 	r.verified = verification{r.claimed, inventory}
 	return true, nil
+}
+
+// remembered returns why the pod was refused before, if nothing has changed since that the refusal
+// depends on; otherwise nil.
+func (a *Admission) remembered(r *request) error {
+	if cause := a.Refusals.get(r.podRef); cause != nil {
+		return cause
+	}
+	if a.Seals.mode() != seal.Enforce {
+		return nil
+	}
+	return a.Refusals.getSealed(r.podRef)
 }
 
 // withoutRequests returns an allocation without what the user wrote, which counts for nothing any
@@ -175,8 +188,8 @@ func wellFormed(name string, container types.ContainerInfo) error {
 		default:
 			continue
 		}
-		return never(fmt.Errorf("annotation %s: container %q is allocated %s for %s, which %s; %s",
-			deviceinfo.Annotation, name, container.AllocateFrom[request], request, problem, scheduleAgain))
+		return fmt.Errorf("annotation %s: container %q is allocated %s for %s, which %s; %s",
+			deviceinfo.Annotation, name, container.AllocateFrom[request], request, problem, scheduleAgain)
 	}
 	for _, request := range slices.Sorted(maps.Keys(container.DevRequests)) {
 		if _, met := container.AllocateFrom[request]; !met && resource.IsGroupResourceName(request) {
@@ -193,8 +206,8 @@ func wellFormed(name string, container types.ContainerInfo) error {
 }
 
 func unmet(container string, request types.ResourceName) error {
-	return never(fmt.Errorf("annotation %s: container %q requests %s and is allocated nothing for it; %s",
-		deviceinfo.Annotation, container, request, scheduleAgain))
+	return fmt.Errorf("annotation %s: container %q requests %s and is allocated nothing for it; %s",
+		deviceinfo.Annotation, container, request, scheduleAgain)
 }
 
 // verifyContainer checks that the container's devices are on this node and healthy, and that each
