@@ -102,6 +102,8 @@ type Kubelet interface {
 	Gifts(podUID, container string) ([]firewall.Gift, error)
 	// Claims returns the drivers that prepared CDI devices for a pod's claims, by the device.
 	Claims(podUID string) (map[string]string, error)
+	// Served returns the resources of those plugins.
+	Served() ([]types.ResourceName, error)
 }
 
 // Sandboxes is the state of a container runtime that the firewall needs.

@@ -152,6 +152,9 @@ func (k kubelet) Gifts(string, string) ([]firewall.Gift, error) { return k.f.gif
 // Claims implements Kubelet.
 func (k kubelet) Claims(string) (map[string]string, error) { return k.f.claimed, k.f.unknown }
 
+// Served implements Kubelet.
+func (k kubelet) Served() ([]types.ResourceName, error) { return k.f.served, k.f.unknown }
+
 // sandboxes are those of a fixture's runtime.
 type sandboxes struct{ f *fixture }
 

@@ -66,6 +66,7 @@ type fixture struct {
 	withImage bool // the front sees the image's variables
 
 	gifts        []firewall.Gift        // of the kubelet's plugins
+	served       []types.ResourceName   // by them
 	claimed      map[string]string      // drivers by CDI device
 	image        []*runtimeapi.KeyValue // variables of the image
 	sandbox      map[string]string      // annotations that the runtime keeps of the sandbox

@@ -31,18 +31,23 @@ func (a *Admission) Inspect(ctx context.Context, c Container) (reason string, er
 	if ok {
 		r.granted = &granted
 	}
-	if ok && granted.Adopted {
+	switch {
+	case !r.isAllocated():
+	case ok && granted.Adopted:
 		// The kubelet gave it its devices, or has forgotten them, and called kubecri for others.
-		if r.isAllocated() && r.config.GetAnnotations()[kubeletstate.PlaceholderAnnotation] != "" {
+		if r.config.GetAnnotations()[kubeletstate.PlaceholderAnnotation] != "" {
 			return ended(r, "it does not have the devices that its pod holds"), nil
 		}
 		return "", nil
-	}
-	if r.isAllocated() {
+	default:
 		return ended(r, "it does not have the devices that it was allocated"), nil
 	}
-	if _, known := a.Pods.Get(r.uid); !known {
+	var known bool
+	if r.spec, known = a.Pods.Get(r.uid); !known {
 		return "", pods.ErrUnknown // without waiting: there may be many
+	}
+	if ok && granted.Adopted {
+		return a.inspectPast(ctx, r)
 	}
 	var devicePod bool
 	if r.spec, devicePod, err = a.isDevicePod(ctx, r.podRef); err != nil {
@@ -100,7 +105,10 @@ func (a *Admission) inspectPast(ctx context.Context, r *request) (reason string,
 	}
 	c.Own = nil        // the image's variables were not overridden
 	c.Adjusted = false // and nothing will be adjusted
-	forgotten := a.forgotten(r, c)
+	forgotten, err := a.forgotten(r, c)
+	if err != nil {
+		return "", err
+	}
 	attempts := slices.DeleteFunc(append(guard.Refused(c), guard.Taken(c)...), func(attempt firewall.Attempt) bool {
 		return slices.ContainsFunc(forgotten, func(requested types.ResourceName) bool {
 			return guard.MayGive(requested, attempt)
@@ -118,8 +126,10 @@ func (a *Admission) inspectPast(ctx context.Context, r *request) (reason string,
 }
 
 // forgotten returns the resources of the kubelet's that the container requests, and for which the
-// kubelet does not remember what their plugins gave it: the container must not be ended for that.
-func (a *Admission) forgotten(r *request, c firewall.Container) []types.ResourceName {
+// kubelet does not remember what their plugins gave it: the container must not be ended for that. A
+// resource that no plugin serves is not one of them: the kubelet starts a pod that names the node
+// and requests what the node does not have.
+func (a *Admission) forgotten(r *request, c firewall.Container) ([]types.ResourceName, error) {
 	managed, _ := a.Pods.DeviceResources()
 	var all []types.ResourceName
 	for _, requested := range r.spec.Requests[r.container] {
@@ -128,7 +138,16 @@ func (a *Admission) forgotten(r *request, c firewall.Container) []types.Resource
 			all = append(all, requested)
 		}
 	}
-	return all
+	if len(all) == 0 {
+		return nil, nil
+	}
+	served, err := a.Kubelet.Served()
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(requested types.ResourceName) bool {
+		return !slices.Contains(served, requested)
+	}), nil
 }
 
 // ended is what the pod's owner hears.

@@ -56,7 +56,7 @@ func TestWhichContainersThatRunAreEnded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := fixtureWith(t, &visibleCards{})
-			f.Firewall = f.wall
+			f.Firewall, f.served = f.wall, other.Requests["main"]
 			var err error
 			if f.Allowlist, err = firewall.ParseAllowlist([]string{"default/exporter"}); err != nil {
 				t.Fatal(err)
@@ -126,6 +126,29 @@ func TestTheContainersOfAnAdoptedPodAreNotEndedUnlessTheyLackItsDevices(t *testi
 		})
 		if err != nil || (reason == "") != (test.says == "") || !strings.Contains(reason, test.says) {
 			t.Errorf("%s: got %q, %v", name, reason, err)
+		}
+	}
+}
+
+// The kubelet gave devices to others of the pod's containers.
+func TestAContainerOfAnAdoptedPodIsEndedForDevicesThatItWasNotAllocated(t *testing.T) {
+	f := fixtureWith(t, &visibleCards{})
+	f.Firewall = f.wall
+	f.pods["u"], f.live["u"] = requesting, true
+	f.adopt()
+	for container, ended := range map[string]bool{"main": false, "log": true, "debugger-x": true} {
+		reason, err := f.Inspect(t.Context(), Container{
+			Pod: Pod{
+				UID: "u", Namespace: "default", Name: "pod-u",
+				Annotations: map[string]string{sourceAnnotation: sourceAPI},
+			},
+			Config: &runtimeapi.ContainerConfig{
+				Metadata: &runtimeapi.ContainerMetadata{Name: container},
+				Envs:     []*runtimeapi.KeyValue{{Key: "VISIBLE_CARDS", Value: []byte("all")}},
+			},
+		})
+		if err != nil || (reason != "") != ended {
+			t.Errorf("%s: ended for %q (%v), want %t", container, reason, err, ended)
 		}
 	}
 }

@@ -29,6 +29,9 @@ func TestAResourceOfTheKubeletExemptsAContainerFromItsOwnVendorsRules(t *testing
 			requests: "other.com/nic", variable: "VISIBLE_CARDS=all", ended: true,
 		},
 		"the vendor's does": {requests: "nvidia.com/hostdev", variable: "NVIDIA_VISIBLE_DEVICES=all"},
+		"one that no plugin of the vendor serves does not": {
+			requests: "nvidia.com/bogus", variable: "NVIDIA_VISIBLE_DEVICES=all", ended: true,
+		},
 		"not while the kubelet remembers": {
 			requests: "nvidia.com/hostdev", variable: "NVIDIA_VISIBLE_DEVICES=all", ended: true,
 			gifts: []firewall.Gift{{Resource: "nvidia.com/hostdev"}},
@@ -39,6 +42,7 @@ func TestAResourceOfTheKubeletExemptsAContainerFromItsOwnVendorsRules(t *testing
 	} {
 		f := fixtureWith(t, &visibleCards{})
 		f.Firewall, f.files, f.gifts = f.wall, map[string]bool{"/dev/nvidiactl": true}, test.gifts
+		f.served = []types.ResourceName{"nvidia.com/hostdev", "example.com/other", "other.com/nic"}
 		f.pods["u"], f.live["u"] = podThatRequests(test.requests), true
 		variable, value, _ := strings.Cut(test.variable, "=")
 		reason, err := f.Inspect(t.Context(), Container{

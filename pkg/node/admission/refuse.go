@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -81,11 +82,12 @@ func (a *Admission) Refuse(ctx context.Context, pod Pod, cause error) error {
 // event. The pod's owner may have written most of it, and it is said again with each try.
 const maxText = 1024
 
-// short returns a text of at most maxText bytes.
+// short returns a text of at most maxText bytes that the CRI and NRI can transport: both have UTF-8
+// alone, and the text may be what a device plugin said.
 func short(text string) string {
 	const ellipsis = "…"
 	if len(text) <= maxText {
-		return text
+		return strings.ToValidUTF8(text, string(utf8.RuneError))
 	}
 	return strings.ToValidUTF8(text[:maxText-len(ellipsis)], "") + ellipsis
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // Files are the kubelet's files.
@@ -45,6 +46,13 @@ func (f Files) Gifts(podUID, container string) ([]firewall.Gift, error) {
 		gifts = append(gifts, gift)
 	}
 	return gifts, nil
+}
+
+// Served returns the resources of plugins that are registered with the kubelet, or were within the
+// last five minutes.
+func (f Files) Served() ([]types.ResourceName, error) {
+	state, err := Read(f.Checkpoint)
+	return state.Resources, err
 }
 
 // ClaimsName is the name of the file, in the kubelet's root directory, in which the kubelet

@@ -14,6 +14,8 @@ import (
 
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // recorder is a handler that accepts containers until it is to be late: then it is late for one,
@@ -25,6 +27,7 @@ type recorder struct {
 	created      int
 	toBeLate     bool
 	answer       *api.ContainerAdjustment
+	refusal      error // instead of an answer
 	wasLate      bool
 	synchronized []int // how many pods there were
 	left         int
@@ -44,8 +47,11 @@ func (r *recorder) CreateContainer(
 	r.created++
 	accepts, late := !r.toBeLate, r.toBeLate && !r.wasLate
 	r.wasLate = r.toBeLate
-	answer := r.answer
+	answer, refusal := r.answer, r.refusal
 	r.mu.Unlock()
+	if refusal != nil {
+		return nil, refusal
+	}
 	if accepts {
 		return answer, nil
 	}
@@ -91,6 +97,12 @@ func (r *recorder) addBytes(count int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answer = &api.ContainerAdjustment{Annotations: map[string]string{"large": strings.Repeat("x", count)}}
+}
+
+func (r *recorder) refuse(cause error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refusal = cause
 }
 
 func (r *recorder) connections() (synchronized []int, left int) {
@@ -167,6 +179,33 @@ func TestAnAnswerThatNRIDoesNotTransportIsAnErrorInsteadAndTheConnectionStays(t 
 		err := r.create()
 		if refused != (err != nil && strings.Contains(err.Error(), "NRI transports at most")) {
 			t.Errorf("an answer of %d bytes: %v", bytes, err)
+		}
+	}
+	if synchronized, left := handler.connections(); len(synchronized) != 1 || left != before {
+		t.Errorf("kubecri was registered %d times, and dropped %d times", len(synchronized), left-before)
+	}
+}
+
+// A device plugin may say anything, and the runtime would create the container without kubecri.
+func TestAnErrorThatIsNoTextIsSentAsTextAndTheConnectionStays(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "nri.sock")
+	registration, handler := startHandling(t, socket)
+	r := startRuntime(t, socket, false)
+	await(t, "kubecri is registered", registration.isRegistered)
+	await(t, "the probe has left", func() bool {
+		if err := r.create(); err != nil {
+			t.Fatal("a container that is accepted:", err)
+		}
+		_, known, _ := registration.Enforced()
+		return known
+	})
+	_, before := handler.connections()
+	for _, cause := range []error{
+		errors.New("no GPU \xff\xfe"), status.Error(codes.Unavailable, "no GPU \xff\xfe"),
+	} {
+		handler.refuse(cause)
+		if err := r.create(); err == nil || !strings.Contains(err.Error(), "no GPU \uFFFD") {
+			t.Errorf("refused with %q: %v", cause, err)
 		}
 	}
 	if synchronized, left := handler.connections(); len(synchronized) != 1 || left != before {

@@ -186,7 +186,7 @@ func (r *Registration) serve(ctx context.Context) (registered bool, err error) {
 	defer cancel() // before the wait
 	var plugin plugin = present{newMember()}
 	if r.handler != nil {
-		plugin = handling{newMember(), r.handler}
+		plugin = handling{newMember(), texted{r.handler}}
 	}
 	err = connect(ctx, r.socket, deviceinfo.NRIPlugin, plugin, func() {
 		registered = true

@@ -4,6 +4,7 @@
 package nribound
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -96,5 +97,29 @@ func TestAContainerOfTheCRIHasTheSizeThatItHasInNRI(t *testing.T) {
 	got, want := CRIContainerContents(config), ContainerContents(c)
 	if difference := got.Total() - want.Total(); difference < 0 || difference > 10 {
 		t.Errorf("%v by the CRI, %v by NRI", got, want)
+	}
+}
+
+func TestAVariableCountsAsTheRuntimeStoresIt(t *testing.T) {
+	for name, value := range map[string]string{
+		"text":                  "väl💚",
+		"no text":               strings.Repeat("\xff", 1000),
+		"text and others":       "a\xffb\xc3",
+		"a character of itself": "\uFFFD",
+		"nothing":               "",
+	} {
+		stored, err := json.Marshal("NAME=" + value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var listed string
+		if err := json.Unmarshal(stored, &listed); err != nil {
+			t.Fatal(err)
+		}
+		want := ContainerContents(&api.Container{Env: []string{listed}}).Variables
+		got := SizeOfVariables([]*runtimeapi.KeyValue{{Key: "NAME", Value: []byte(value)}})
+		if got != want {
+			t.Errorf("%s: %d bytes, and %d in the list", name, got, want)
+		}
 	}
 }

@@ -4,6 +4,8 @@
 package nribound
 
 import (
+	"unicode/utf8"
+
 	"google.golang.org/protobuf/encoding/protowire"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -32,10 +34,28 @@ func CRIContainerContents(config *runtimeapi.ContainerConfig) Contents {
 	return contents
 }
 
-// SizeOfVariables returns how much of a container its variables take.
+// SizeOfVariables returns how much of a container its variables take. The value of one may be any
+// bytes, as a Secret has them. The runtime stores containers as JSON, from which each byte that is
+// not part of a UTF-8 sequence comes back as the three bytes of U+FFFD (encoding/json).
 func SizeOfVariables(variables []*runtimeapi.KeyValue) (size int) {
 	for _, variable := range variables {
-		size += field(len(variable.GetKey()) + len("=") + len(variable.GetValue()))
+		size += field(len(variable.GetKey()) + len("=") + sizeAsJSON(variable.GetValue()))
+	}
+	return size
+}
+
+// sizeAsJSON returns the length of a text when it was written as JSON and read again.
+func sizeAsJSON(text []byte) int {
+	size := len(text)
+	if utf8.Valid(text) {
+		return size
+	}
+	for len(text) > 0 {
+		read, width := utf8.DecodeRune(text)
+		if read == utf8.RuneError && width == 1 {
+			size += len(string(utf8.RuneError)) - width
+		}
+		text = text[width:]
 	}
 	return size
 }
