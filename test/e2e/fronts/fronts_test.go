@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
@@ -97,27 +98,43 @@ func TestTheRecordOfGrantsComesBackFromTheContainers(t *testing.T) {
 	}
 }
 
-// The runtime starts containers without asking while kubecri is away.
+// The runtime starts containers without asking while kubecri is away. The kubelet starts one that
+// requests what no plugin serves, if its pod names the node.
 func TestAContainerThatWasStartedPastTheFirewallIsEndedWhenKubecriIsBack(t *testing.T) {
 	ctx := begin(t)
 	node := shared.Nodes[0]
-	asking := pod(node.Name, clustertest.Namespace(t, shared.Client), "asking", 0)
-	asking.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "all"}}
+	namespace := clustertest.Namespace(t, shared.Client)
+	plain, forger := pod(node.Name, namespace, "plain", 0), pod(node.Name, namespace, "forger", 0)
+	forger.Spec.NodeName = node.Name
+	bogus := corev1.ResourceList{"nvidia.com/bogus": resource.MustParse("1")}
+	forger.Spec.Containers[0].Resources = corev1.ResourceRequirements{Limits: bogus, Requests: bogus}
 	if err := node.Kubecri.Kill9(ctx); err != nil {
 		t.Fatal(err)
 	}
-	asking = clustertest.RunPod(ctx, t, shared.Client, asking)
-	expectVisible(ctx, t, asking, "all")
+	pods := []*corev1.Pod{plain, forger}
+	for i, p := range pods {
+		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "all"}}
+		pods[i] = clustertest.RunPod(ctx, t, shared.Client, p)
+		expectVisible(ctx, t, pods[i], "all")
+	}
 	if err := node.Kubecri.Start(); err != nil {
 		t.Fatal(err)
 	}
-	asking = clustertest.AwaitPod(ctx, t, shared.Client, asking, "to be started again", func(p *corev1.Pod) bool {
-		return len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].RestartCount > 0 &&
-			p.Status.ContainerStatuses[0].State.Running != nil
-	})
-	expectVisible(ctx, t, asking, "void")
+	for _, p := range pods {
+		p = clustertest.AwaitPod(ctx, t, shared.Client, p, "to be started again", func(p *corev1.Pod) bool {
+			return len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].RestartCount > 0 &&
+				p.Status.ContainerStatuses[0].State.Running != nil
+		})
+		expectVisible(ctx, t, p, "void")
+		awaitEnded(ctx, t, p)
+	}
+}
+
+// awaitEnded waits for the event that says why the pod's container was ended.
+func awaitEnded(ctx context.Context, t *testing.T, p *corev1.Pod) {
+	t.Helper()
 	for {
-		events, err := shared.Client.PodEvents(ctx, asking)
+		events, err := shared.Client.PodEvents(ctx, p)
 		if err != nil {
 			t.Fatal(err)
 		}
