@@ -32,7 +32,7 @@ var errWithheld = errors.New("reason withheld from readers without a token that 
 type check struct {
 	name string
 	run  func(ctx context.Context) error
-	note func() string // if set, something more about it that is well, or nothing
+	note func() string // if set, something more about it, or nothing
 }
 
 // report answers 200 if all checks pass and 503 if not, with a line for each, for requests that may
@@ -44,23 +44,20 @@ func report(checks []check, mayKnow func(*http.Request) bool) http.Handler {
 		var text bytes.Buffer
 		code := http.StatusOK
 		for _, c := range checks {
-			err := c.run(ctx)
-			note := ""
-			if err == nil && c.note != nil && mayKnow(request) {
-				note = c.note()
-			}
-			switch {
-			case note != "":
-				fmt.Fprintf(&text, "[+]%s ok; %s\n", c.name, note)
-			case err == nil:
-				fmt.Fprintf(&text, "[+]%s ok\n", c.name)
-			default:
+			line := "[+]" + c.name + " ok"
+			if err := c.run(ctx); err != nil {
 				code = http.StatusServiceUnavailable
 				if !mayKnow(request) {
 					err = errWithheld
 				}
-				fmt.Fprintf(&text, "[-]%s: %v\n", c.name, err)
+				line = fmt.Sprintf("[-]%s: %v", c.name, err)
 			}
+			if c.note != nil && mayKnow(request) {
+				if note := c.note(); note != "" {
+					line += "; " + note
+				}
+			}
+			fmt.Fprintln(&text, line)
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(code)

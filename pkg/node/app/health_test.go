@@ -116,3 +116,21 @@ func TestReasonsOfFailedChecksAreWithheldFromStrangers(t *testing.T) {
 		}
 	}
 }
+
+// What is left out of one plugin's devices is shown while another plugin fails.
+func TestNotesAreShownOfChecksThatPassAndOfChecksThatFail(t *testing.T) {
+	for _, failed := range []error{nil, errors.New("one plugin fails")} {
+		checks := []check{{
+			name: "plugins", run: func(context.Context) error { return failed },
+			note: func() string { return "another plugin lists a device without an ID" },
+		}}
+		for _, mayKnow := range []bool{true, false} {
+			recorder := httptest.NewRecorder()
+			report(checks, func(*http.Request) bool { return mayKnow }).
+				ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+			if shown := strings.Contains(recorder.Body.String(), "without an ID"); shown != mayKnow {
+				t.Errorf("failed for %v, reader may know: %t: %s", failed, mayKnow, recorder.Body)
+			}
+		}
+	}
+}
