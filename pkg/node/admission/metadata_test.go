@@ -66,6 +66,7 @@ func TestWhatTheImageSetsCountsInTheSizeOfAContainer(t *testing.T) {
 		"an image with large labels":       {image: images.Image{LabelsSize: half}, want: refused},
 		"an image with a long entrypoint":  {image: images.Image{EntrypointSize: half}, want: refused},
 		"an image with a long command":     {image: images.Image{CmdSize: half}, want: refused},
+		"an image with large volumes":      {image: images.Image{VolumesSize: half}, want: refused},
 		"an image that is not there":       {err: status.Error(codes.NotFound, "none")},
 		"a runtime that has no images":     {err: status.Error(codes.Unimplemented, "none")},
 		"an image too large for an answer": {err: status.Error(codes.ResourceExhausted, "20 MiB"), want: unknown},

@@ -40,13 +40,16 @@ type Image struct {
 	// Variables are in their order. Those without a value are left out: runtimes do not set them.
 	Variables []*runtimeapi.KeyValue
 	// EntrypointSize and CmdSize are how many bytes these take where the runtime describes a
-	// container, LabelsSize what the labels take that the runtime gives to it.
-	EntrypointSize, CmdSize, LabelsSize int
+	// container, LabelsSize what the labels take that the runtime gives to it, and VolumesSize what
+	// the mounts of the image's volumes take at most.
+	EntrypointSize, CmdSize, LabelsSize, VolumesSize int
 }
 
 // Contents returns what the image adds to a container of this configuration.
 func (i Image) Contents(config *runtimeapi.ContainerConfig) nribound.Contents {
-	contents := nribound.Contents{Variables: nribound.SizeOfVariables(i.Variables), Labels: i.LabelsSize}
+	contents := nribound.Contents{
+		Variables: nribound.SizeOfVariables(i.Variables), Labels: i.LabelsSize, Mounts: i.VolumesSize,
+	}
 	if len(config.GetCommand()) == 0 {
 		contents.Args = i.EntrypointSize
 		if len(config.GetArgs()) == 0 {
@@ -137,6 +140,7 @@ func imageOf(answer *runtimeapi.ImageStatusResponse) (Image, error) {
 			Config struct {
 				Env, Entrypoint, Cmd []string
 				Labels               map[string]string
+				Volumes              map[string]struct{} // by their paths
 			} `json:"config"`
 		} `json:"imageSpec"`
 	}
@@ -155,5 +159,6 @@ func imageOf(answer *runtimeapi.ImageStatusResponse) (Image, error) {
 	sizes := nribound.ContainerContents(&api.Container{Labels: config.Labels, Args: config.Entrypoint})
 	read.LabelsSize, read.EntrypointSize = sizes.Labels, sizes.Args
 	read.CmdSize = nribound.ContainerContents(&api.Container{Args: config.Cmd}).Args
+	read.VolumesSize = nribound.SizeOfVolumes(maps.Keys(config.Volumes))
 	return read, nil
 }

@@ -77,7 +77,8 @@ func TestTheVariablesOfAnImageAreInTheirOrderAndAskedForOnce(t *testing.T) {
 func TestWhatAnImageAddsToAContainerIsCounted(t *testing.T) {
 	long := strings.Repeat("x", 1000)
 	r := &runtime{answer: answerOf("sha256:0", `{"imageSpec":{"config":{"Env":["A=`+long+`"],"Entrypoint":["`+long+
-		`"],"Cmd":["`+long+`","`+long+`"],"Labels":{"a":"`+long+`","b":"`+strings.Repeat(long, 5)+`"}}}}`)}
+		`"],"Cmd":["`+long+`","`+long+`"],"Labels":{"a":"`+long+`","b":"`+strings.Repeat(long, 5)+`"},"Volumes":{"/`+
+		long+`":{},"b/`+long+`":{}}}}}`)}
 	image, err := NewCache(r).Image(t.Context(), &runtimeapi.ImageSpec{Image: "sha256:0"})
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +92,8 @@ func TestWhatAnImageAddsToAContainerIsCounted(t *testing.T) {
 		"its own command":    {&runtimeapi.ContainerConfig{Command: []string{"x"}}, 0},
 	} {
 		got := image.Contents(test.config)
-		if kilobytes := got.Args / 1000; kilobytes != test.args || got.Variables/1000 != 1 || got.Labels/1000 != 1 {
+		if kilobytes := got.Args / 1000; kilobytes != test.args || got.Variables/1000 != 1 || got.Labels/1000 != 1 ||
+			got.Mounts/1000 != 2 {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

@@ -153,7 +153,7 @@ func SizeOf(sandboxOrContainer proto.Message) int {
 
 // Advice is the next step for the author of a pod with a container that is too large.
 const Advice = "mount ConfigMaps and Secrets as volumes instead of taking variables from them, set " +
-	"enableServiceLinks: false, or shorten annotations and labels"
+	"enableServiceLinks: false, shorten annotations and labels, or use an image with fewer volumes"
 
 // CheckContainer returns an error if the container of that name sets more than MaxContents.
 func CheckContainer(pod Pod, container string, contents Contents) error {

@@ -5,6 +5,8 @@ package nribound
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -121,5 +123,34 @@ func TestAVariableCountsAsTheRuntimeStoresIt(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: %d bytes, and %d in the list", name, got, want)
 		}
+	}
+}
+
+func TestVolumesOfAnImageAreCountedWithAllThatTheRuntimeMakesOfThem(t *testing.T) {
+	var paths []string
+	c := &api.Container{}
+	id := strings.Repeat("0", 64)
+	for i := range 400 {
+		path := strings.Repeat("/"+strings.Repeat("v", 250), 14) + fmt.Sprintf("/v%d", i)
+		c.Mounts = append(c.Mounts, &api.Mount{
+			Source:      "/var/lib/containerd/io.containerd.grpc.v1.cri/containers/" + id + "/volumes/" + id,
+			Destination: path, Type: "bind", Options: []string{"rbind", "rprivate", "rw"},
+		})
+		if i%2 == 0 {
+			path = strings.TrimPrefix(path, "/")
+		}
+		paths = append(paths, path)
+	}
+	got, want := SizeOfVolumes(slices.Values(paths)), ContainerContents(c).Mounts
+	if got < want || got > want+want/20 {
+		t.Errorf("%d bytes are counted, the runtime describes them with %d", got, want)
+	}
+	if err := CheckContainer(Pod{"default", "p"}, "main", Contents{Mounts: got}); err == nil ||
+		!strings.Contains(err.Error(), "mounts 1") {
+		t.Errorf("a container with volumes of 1.4 MiB: %v", err)
+	}
+	few := SizeOfVolumes(slices.Values([]string{"/var/lib/postgresql/data", "/config"}))
+	if err := CheckContainer(Pod{"default", "p"}, "main", Contents{Mounts: few}); err != nil {
+		t.Error("one with two volumes:", err)
 	}
 }

@@ -4,6 +4,7 @@
 package nribound
 
 import (
+	"iter"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -13,6 +14,14 @@ import (
 // mountOptions is what a bind mount takes besides its paths: its type, and options such as rbind,
 // rprivate and rw.
 const mountOptions = 32
+
+// volumeSource is the most that the path on the node of an image's volume takes. containerd's is
+// ROOT/io.containerd.grpc.v1.cri/containers/ID/volumes/ID (internal/cri/server/helpers.go,
+// getContainerRootDir, and container_create.go, volumeMounts), 194 bytes with the root
+// /var/lib/containerd and IDs of 64 bytes. CRI-O's, in the container's run directory, is
+// mounts/ID (server/container_create.go, addImageVolumes), which is no longer. The rest is for
+// longer roots.
+const volumeSource = 256
 
 // CRIContainerContents returns the contents of a container of the CRI. What its image
 // sets is not in it.
@@ -56,6 +65,17 @@ func sizeAsJSON(text []byte) int {
 			size += len(string(utf8.RuneError)) - width
 		}
 		text = text[width:]
+	}
+	return size
+}
+
+// SizeOfVolumes returns how much of a container the volumes of its image take at most, by their
+// paths in the container. A runtime mounts each, but for those where the pod mounts something, and
+// but for all of them if it is configured so.
+func SizeOfVolumes(paths iter.Seq[string]) (size int) {
+	for path := range paths {
+		destination := len("/") + len(path) // runtimes prepend the slash where the image has none
+		size += field(field(destination) + field(volumeSource) + mountOptions)
 	}
 	return size
 }
