@@ -36,9 +36,13 @@ func (c CRI) CreateContainer(ctx context.Context, raw []byte) (suffix []byte, er
 		return nil, invalid(err)
 	}
 	container := containerOf(request)
-	if err := c.checkContents(ctx, request); err != nil {
+	pod := newPodRef(container.Pod)
+	if err = c.remembered(pod); err == nil { // before the image is read
+		err = c.checkContents(ctx, request)
+	}
+	if err != nil {
 		c.observeOutcome(Refused)
-		return nil, c.refuse(ctx, newPodRef(container.Pod), err)
+		return nil, c.refuse(ctx, pod, err)
 	}
 	failpoint.Reach(failpoint.Decoded)
 	addition, err := c.Admit(ctx, container)

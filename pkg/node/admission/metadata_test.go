@@ -81,6 +81,22 @@ func TestWhatTheImageSetsCountsInTheSizeOfAContainer(t *testing.T) {
 	}
 }
 
+func TestAnImageWithTooManyVariablesIsRefusedByTheProxyWhereTheFirstCounts(t *testing.T) {
+	f := fixtureWith(t, &gaudis{})
+	f.pods["u"] = plain
+	f.Image = func(context.Context, *runtimeapi.ImageSpec) (images.Image, error) {
+		return images.Image{VariablesLeftOut: true, VariablesSize: 70_000}, nil
+	}
+	if _, err := f.create(t, "u", "main", "api", nil); err != nil {
+		t.Errorf("without the firewall: %v", err)
+	}
+	f.Firewall = f.wall
+	if _, err := f.create(t, "u", "main", "api", nil); status.Code(err) != codes.FailedPrecondition ||
+		!strings.Contains(err.Error(), "70000 bytes") {
+		t.Errorf("its first variable is not known: %v", err)
+	}
+}
+
 func TestARequestThatIsTooLongIsRefusedByItsMetadataAlone(t *testing.T) {
 	f := newFixture(t, true)
 	sandbox := &runtimeapi.PodSandboxConfig{

@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2/textlogger"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/images"
 	podrequest "github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
@@ -54,6 +55,26 @@ func TestAnAnnotationThatTheSchedulerDoesNotReadIsNotDecoded(t *testing.T) {
 	refused := testing.AllocsPerRun(3, func() { _, _ = f.CreateContainer(context.Background(), raw) })
 	if refused*10 > decoded {
 		t.Errorf("a refusal makes %v allocations, and decoding the annotation %v", refused, decoded)
+	}
+}
+
+func TestAPodThatWasRefusedBeforeIsRefusedWithoutItsImage(t *testing.T) {
+	f := newFixture(t, true)
+	f.Refusals = NewRefusals()
+	f.pods["u"] = plain
+	reads := 0
+	f.Image = func(context.Context, *runtimeapi.ImageSpec) (images.Image, error) {
+		reads++
+		return images.Image{}, nil
+	}
+	for range 3 {
+		_, err := f.create(t, "u", "main", "api", map[string]string{deviceinfo.Annotation: "{"})
+		if status.Code(err) != codes.FailedPrecondition {
+			t.Fatal(err)
+		}
+	}
+	if reads != 1 || len(f.outcomes) != 3 {
+		t.Errorf("the image was read %d times, outcomes %v", reads, f.outcomes)
 	}
 }
 

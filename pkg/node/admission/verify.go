@@ -32,8 +32,8 @@ var errNotAllKnown = errors.New(
 // verify reports whether the pod is a device pod. It finds what the pod was granted before, or
 // verifies, for all its containers, the allocation that it claims.
 func (a *Admission) verify(ctx context.Context, r *request) (devicePod bool, err error) {
-	if cause := a.remembered(r); cause != nil && !a.Grants.Has(r.uid) {
-		return false, never(cause)
+	if err := a.remembered(r.podRef); err != nil {
+		return false, err
 	}
 	if r.spec, devicePod, err = a.isDevicePod(ctx, r.podRef); err != nil || !devicePod {
 		return false, err
@@ -85,16 +85,17 @@ func (a *Admission) verify(ctx context.Context, r *request) (devicePod bool, err
 	return true, nil
 }
 
-// remembered returns why the pod was refused before, if nothing has changed since that the refusal
-// depends on; otherwise nil.
-func (a *Admission) remembered(r *request) error {
-	if cause := a.Refusals.get(r.podRef); cause != nil {
-		return cause
+// remembered returns the refusal of a pod that was refused before, if nothing has changed since
+// that it depends on; otherwise nil.
+func (a *Admission) remembered(pod podRef) error {
+	cause := a.Refusals.get(pod)
+	if cause == nil && a.Seals.mode() == seal.Enforce {
+		cause = a.Refusals.getSealed(pod)
 	}
-	if a.Seals.mode() != seal.Enforce {
+	if cause == nil || a.Grants.Has(pod.uid) {
 		return nil
 	}
-	return a.Refusals.getSealed(r.podRef)
+	return never(cause)
 }
 
 // withoutRequests returns an allocation without what the user wrote, which counts for nothing any

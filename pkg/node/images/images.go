@@ -6,18 +6,13 @@
 package images
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/containerd/nri/pkg/api"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -25,31 +20,25 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/nribound"
 )
 
-const (
-	// queryTimeout is how long the runtime may take to answer.
-	queryTimeout = 5 * time.Second
-	// queries is how many images the runtime is queried for at a time: an answer may take 16 MiB.
-	queries = 4
-	// kept is how many images are remembered, and largestKept how many bytes each may set: a larger
-	// one is read for each of its containers, which are few.
-	kept, largestKept = 256, 64 << 10
-)
+// largestKept is how many bytes of memory the variables of one image may take that are kept.
+const largestKept = 64 << 10
 
 // Image is what an image sets in its containers. It is read only.
 type Image struct {
 	// Variables are in their order. Those without a value are left out: runtimes do not set them.
 	Variables []*runtimeapi.KeyValue
-	// EntrypointSize and CmdSize are how many bytes these take where the runtime describes a
-	// container, LabelsSize what the labels take that the runtime gives to it, and VolumesSize what
-	// the mounts of the image's volumes take at most.
-	EntrypointSize, CmdSize, LabelsSize, VolumesSize int
+	// VariablesLeftOut says that Variables has none, though the image sets some: they take more
+	// than 64 KiB of memory, in which an image may have hundreds of them.
+	VariablesLeftOut bool
+	// VariablesSize, EntrypointSize and CmdSize are how many bytes these take where the runtime
+	// describes a container, LabelsSize what the labels take that the runtime gives to it, and
+	// VolumesSize what the mounts of the image's volumes take at most.
+	VariablesSize, EntrypointSize, CmdSize, LabelsSize, VolumesSize int
 }
 
 // Contents returns what the image adds to a container of this configuration.
 func (i Image) Contents(config *runtimeapi.ContainerConfig) nribound.Contents {
-	contents := nribound.Contents{
-		Variables: nribound.SizeOfVariables(i.Variables), Labels: i.LabelsSize, Mounts: i.VolumesSize,
-	}
+	contents := nribound.Contents{Variables: i.VariablesSize, Labels: i.LabelsSize, Mounts: i.VolumesSize}
 	if len(config.GetCommand()) == 0 {
 		contents.Args = i.EntrypointSize
 		if len(config.GetArgs()) == 0 {
@@ -57,62 +46,6 @@ func (i Image) Contents(config *runtimeapi.ContainerConfig) nribound.Contents {
 		}
 	}
 	return contents
-}
-
-// size returns how many bytes the image takes in memory, about.
-func (i Image) size() int { return nribound.SizeOfVariables(i.Variables) }
-
-// Cache knows images. The kubelet names an image by its ID, under which it never changes; anything
-// else is not remembered. All methods are safe for concurrent use.
-type Cache struct {
-	client runtimeapi.ImageServiceClient
-	slots  chan struct{} // for queries
-
-	mu     sync.Mutex
-	images map[string]Image
-}
-
-// NewCache returns a cache of the images of the runtime behind conn.
-func NewCache(conn grpc.ClientConnInterface) *Cache {
-	return &Cache{
-		client: runtimeapi.NewImageServiceClient(conn), slots: make(chan struct{}, queries), images: map[string]Image{},
-	}
-}
-
-// Image returns what an image sets. Its error has the code of the runtime's answer, such as
-// ResourceExhausted where the description is too long to be read; see also [IsUndescribed].
-func (c *Cache) Image(ctx context.Context, image *runtimeapi.ImageSpec) (Image, error) {
-	c.mu.Lock()
-	known, is := c.images[image.GetImage()]
-	c.mu.Unlock()
-	if is {
-		return known, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
-	defer cancel()
-	select {
-	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
-	case <-ctx.Done():
-		return Image{}, fmt.Errorf("image %s: %w", image.GetImage(), status.FromContextError(ctx.Err()).Err())
-	}
-	answer, err := c.client.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: image, Verbose: true})
-	if err != nil {
-		return Image{}, fmt.Errorf("image %s: %w", image.GetImage(), err)
-	}
-	read, err := imageOf(answer)
-	if err != nil {
-		return Image{}, fmt.Errorf("image %s: %w", image.GetImage(), err)
-	}
-	if image.GetImage() != "" && image.GetImage() == answer.GetImage().GetId() && read.size() <= largestKept {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if len(c.images) >= kept {
-			clear(c.images)
-		}
-		c.images[image.GetImage()] = read
-	}
-	return read, nil
 }
 
 // IsUndescribed reports whether an error of [Cache.Image] says that the runtime does not describe
@@ -151,8 +84,14 @@ func imageOf(answer *runtimeapi.ImageStatusResponse) (Image, error) {
 	var read Image
 	for _, entry := range config.Env {
 		if name, value, hasValue := strings.Cut(entry, "="); hasValue {
-			read.Variables = append(read.Variables, &runtimeapi.KeyValue{Key: name, Value: []byte(value)})
+			read.Variables = append(read.Variables, &runtimeapi.KeyValue{
+				Key: strings.Clone(name), Value: []byte(value),
+			})
 		}
+	}
+	read.VariablesSize = nribound.SizeOfVariables(read.Variables)
+	if memoryOf(read.Variables) > largestKept {
+		read.Variables, read.VariablesLeftOut = nil, true
 	}
 	read.Variables = slices.Clip(read.Variables)
 	maps.DeleteFunc(config.Labels, func(key, value string) bool { return len(key)+len(value) > maxLabel })
@@ -161,4 +100,13 @@ func imageOf(answer *runtimeapi.ImageStatusResponse) (Image, error) {
 	read.CmdSize = nribound.ContainerContents(&api.Container{Args: config.Cmd}).Args
 	read.VolumesSize = nribound.SizeOfVolumes(maps.Keys(config.Volumes))
 	return read, nil
+}
+
+// memoryOf returns how many bytes of memory variables take, about.
+func memoryOf(variables []*runtimeapi.KeyValue) (bytes int) {
+	for _, variable := range variables {
+		// A pointer, what it points to, and what the allocator rounds up.
+		bytes += 128 + len(variable.GetKey()) + len(variable.GetValue())
+	}
+	return bytes
 }

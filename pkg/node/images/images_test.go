@@ -6,12 +6,16 @@ package images
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/containerd/nri/pkg/api"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/node/nribound"
 )
 
 // runtime answers calls of the CRI.
@@ -99,17 +103,27 @@ func TestWhatAnImageAddsToAContainerIsCounted(t *testing.T) {
 	}
 }
 
-func TestLargeImagesAreNotRemembered(t *testing.T) {
-	large := strings.Repeat("x", largestKept)
-	r := &runtime{answer: answerOf("sha256:0", `{"imageSpec":{"config":{"Env":["A=`+large+`"]}}}`)}
-	cache := NewCache(r)
-	for range 2 {
-		if _, err := cache.Image(t.Context(), &runtimeapi.ImageSpec{Image: "sha256:0"}); err != nil {
+func TestAnImageKeepsVariablesOfLittleMemoryAlone(t *testing.T) {
+	for name, test := range map[string]struct {
+		variables []string
+		leftOut   bool
+	}{
+		"as many as CUDA's images have": {slices.Repeat([]string{"NAME=" + strings.Repeat("b", 80)}, 100), false},
+		"a long one":                    {[]string{"A=" + strings.Repeat("b", largestKept)}, true},
+		"many empty ones":               {slices.Repeat([]string{"A="}, 1000), true},
+	} {
+		r := &runtime{answer: answerOf("sha256:0", `{"imageSpec":{"config":{"Env":["`+
+			strings.Join(test.variables, `","`)+`"]}}}`)}
+		image, err := NewCache(r).Image(t.Context(), &runtimeapi.ImageSpec{Image: "sha256:0"})
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	if r.calls != 2 || len(cache.images) != 0 {
-		t.Errorf("%d calls, %d images remembered", r.calls, len(cache.images))
+		if size := nribound.ContainerContents(&api.Container{Env: test.variables}).Total(); image.VariablesSize != size {
+			t.Errorf("%s: %d bytes, want %d", name, image.VariablesSize, size)
+		}
+		if image.VariablesLeftOut != test.leftOut || (len(image.Variables) == 0) != test.leftOut {
+			t.Errorf("%s: left out %v, %d variables", name, image.VariablesLeftOut, len(image.Variables))
+		}
 	}
 }
 
