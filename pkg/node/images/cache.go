@@ -47,6 +47,7 @@ type Cache struct {
 
 	reading singleflight.Group // by the name of the image
 	images  *cache.Cache[string, result]
+	isLong  *cache.Cache[string, bool] // true for images whose answers are longer than shortAnswer
 }
 
 // result is what was read of an image, or why it cannot be read, which holds until it expires.
@@ -60,7 +61,7 @@ type result struct {
 func NewCache(conn grpc.ClientConnInterface) *Cache {
 	return &Cache{
 		client: runtimeapi.NewImageServiceClient(conn), images: cache.New[string, result](kept),
-		short: make(chan struct{}, shortQueries), long: make(chan struct{}, longQueries),
+		isLong: cache.New[string, bool](kept), short: make(chan struct{}, shortQueries), long: make(chan struct{}, longQueries),
 	}
 }
 
@@ -97,10 +98,7 @@ func (c *Cache) read(ctx context.Context, image *runtimeapi.ImageSpec) (Image, e
 	if known, ok := c.known(image); ok { // since the caller has looked
 		return known.image, known.err
 	}
-	read, id, err := c.query(ctx, c.short, image, grpc.MaxCallRecvMsgSize(shortAnswer))
-	if status.Code(err) == codes.ResourceExhausted {
-		read, id, err = c.query(ctx, c.long, image)
-	}
+	read, id, err := c.readAny(ctx, image)
 	name := image.GetImage()
 	if err != nil {
 		err = fmt.Errorf("image %s: %w", name, err)
@@ -112,6 +110,19 @@ func (c *Cache) read(ctx context.Context, image *runtimeapi.ImageSpec) (Image, e
 		c.images.Add(name, result{err: err, expires: time.Now().Add(failureKept)})
 	}
 	return read, err
+}
+
+// readAny reads an image whose answer is short or long.
+func (c *Cache) readAny(ctx context.Context, image *runtimeapi.ImageSpec) (read Image, id string, err error) {
+	if long, _ := c.isLong.Get(image.GetImage()); long { // it has not been read in time, maybe
+		return c.query(ctx, c.long, image)
+	}
+	read, id, err = c.query(ctx, c.short, image, grpc.MaxCallRecvMsgSize(shortAnswer))
+	if status.Code(err) != codes.ResourceExhausted {
+		return read, id, err
+	}
+	c.isLong.Add(image.GetImage(), true)
+	return c.query(ctx, c.long, image)
 }
 
 // query reads an image from the runtime, in one of the slots. id is the image's.

@@ -35,6 +35,7 @@ type slowRuntime struct {
 	err     error // of large images
 
 	calls, open, mostOpen atomic.Int64 // for large images without a limit of the answer
+	tooLong               atomic.Int64 // calls with a limit
 }
 
 func (r *slowRuntime) Invoke(
@@ -46,6 +47,7 @@ func (r *slowRuntime) Invoke(
 			limit, is := option.(grpc.MaxRecvMsgSizeCallOption)
 			return is && limit.MaxRecvMsgSize <= shortAnswer
 		}) {
+			r.tooLong.Add(1)
 			return status.Error(codes.ResourceExhausted, "larger than max")
 		}
 		r.calls.Add(1)
@@ -135,6 +137,9 @@ func TestAnImageThatTheRuntimeCannotDescribeIsReadOnceInAMinute(t *testing.T) {
 				t.Errorf("%d calls, want %d", got, calls)
 			}
 			time.Sleep(failureKept/2 + time.Second) // of the test's clock
+		}
+		if got := r.tooLong.Load(); got != 1 {
+			t.Errorf("%d calls for a short answer", got)
 		}
 	})
 }
