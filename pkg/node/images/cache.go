@@ -60,8 +60,9 @@ type result struct {
 // NewCache returns a cache of the images of the runtime behind conn.
 func NewCache(conn grpc.ClientConnInterface) *Cache {
 	return &Cache{
-		client: runtimeapi.NewImageServiceClient(conn), images: cache.New[string, result](kept),
-		isLong: cache.New[string, bool](kept), short: make(chan struct{}, shortQueries), long: make(chan struct{}, longQueries),
+		client: runtimeapi.NewImageServiceClient(conn),
+		short:  make(chan struct{}, shortQueries), long: make(chan struct{}, longQueries),
+		images: cache.New[string, result](kept), isLong: cache.New[string, bool](kept),
 	}
 }
 
