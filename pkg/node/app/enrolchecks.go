@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/node/cdi"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
+	"github.com/kubedevice/kubedevice/pkg/node/nri"
 	"github.com/kubedevice/kubedevice/pkg/node/telemetry"
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
 )
@@ -96,8 +98,8 @@ func endProcess(ctx context.Context, pid int) error {
 	}
 }
 
-// withRuntime calls the runtime behind an endpoint.
-func withRuntime(endpoint string, call func(runtimeapi.RuntimeServiceClient) error) error {
+// withConnection calls the runtime behind an endpoint.
+func withConnection(endpoint string, call func(grpc.ClientConnInterface) error) error {
 	path, err := criproxy.SocketPath(endpoint)
 	if err != nil {
 		return err
@@ -107,7 +109,24 @@ func withRuntime(endpoint string, call func(runtimeapi.RuntimeServiceClient) err
 		return err
 	}
 	defer conn.Close()
-	return call(runtimeapi.NewRuntimeServiceClient(conn))
+	return call(conn)
+}
+
+// withRuntime calls its RuntimeService.
+func withRuntime(endpoint string, call func(runtimeapi.RuntimeServiceClient) error) error {
+	return withConnection(endpoint, func(conn grpc.ClientConnInterface) error {
+		return call(runtimeapi.NewRuntimeServiceClient(conn))
+	})
+}
+
+// checkNRI returns name and version of the runtime, whose CRI is at the endpoint, that registers
+// plugins at the socket, or why it would not register kubecri.
+func checkNRI(ctx context.Context, endpoint, socket string) (runtime string, err error) {
+	err = withConnection(endpoint, func(conn grpc.ClientConnInterface) error {
+		runtime, err = nri.Check(ctx, socket, nriListable(conn))
+		return err
+	})
+	return runtime, err
 }
 
 // runtimeVersion returns name and version of the runtime behind an endpoint.

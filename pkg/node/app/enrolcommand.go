@@ -25,7 +25,6 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/enrolment"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
-	"github.com/kubedevice/kubedevice/pkg/node/nri"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -215,7 +214,7 @@ func (o *enrolOptions) enrolment(progress func(string)) (enrolment.Options, erro
 		Group: o.group, Owned: o.owned, NRI: started,
 		Host: enrolment.Host{Run: runProgram}, Mode: enrolment.Mode(o.kubecri.Mode),
 		Endpoint: o.kubecri.ServeEndpoint, Upstream: upstream,
-		NRISocket: o.kubecri.NRISocket, CheckNRI: nri.Check, Validator: validatorSettings, Registered: o.registered,
+		NRISocket: o.kubecri.NRISocket, CheckNRI: checkNRI, Validator: validatorSettings, Registered: o.registered,
 		MetricsAddress: o.kubecri.MetricsAddress,
 		Program:        o.program, PluginDir: o.kubecri.PluginDir, StateDir: o.kubecri.StateDir,
 		ConfigFile: o.kubecri.configFile, Journal: journalPath, SystemdDir: o.systemdDir, Version: versionLine(),

@@ -166,11 +166,12 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	switch {
 	case n.nri != nil:
 		n.registration = nri.New(nri.Options{
-			Socket: options.NRISocket, Handler: n.newNRIFront(ctx), Settings: n.nriSettings,
+			Socket: options.NRISocket, Handler: n.newNRIFront(ctx), Listable: nriListable(upstream),
+			Settings: n.nriSettings,
 		})
 	case options.NRISocket != "":
 		n.registration = nri.New(nri.Options{
-			Socket: options.NRISocket, Prepare: nriListable(upstream), Settings: n.nriSettings,
+			Socket: options.NRISocket, Listable: nriListable(upstream), Settings: n.nriSettings,
 		})
 	}
 	if n.registration != nil {

@@ -62,7 +62,7 @@ func (p *nriParts) close() {
 }
 
 // nriListable returns a function that returns why the runtime behind conn cannot send its list to
-// NRI plugins: kubecri, which only has to be there in ModeCRI, does not connect then.
+// NRI plugins: none connects then, see nri.Options.Listable.
 func nriListable(conn grpc.ClientConnInterface) func(context.Context) error {
 	source := nrilist.New(conn)
 	return func(ctx context.Context) error {

@@ -27,12 +27,17 @@ import (
 // startNRI serves NRI at the path as containerd does, until the test ends.
 func startNRI(t *testing.T, path string) *adaptation.Adaptation {
 	t.Helper()
+	return serveNRI(t, path, func(ctx context.Context, sync adaptation.SyncCB) error {
+		_, err := sync(ctx, nil, nil)
+		return err
+	})
+}
+
+// serveNRI serves NRI at the path, with that function which sends the list to a plugin.
+func serveNRI(t *testing.T, path string, synchronize adaptation.SyncFn) *adaptation.Adaptation {
+	t.Helper()
 	dir := t.TempDir()
-	served, err := adaptation.New("containerd", "2.4.2",
-		func(ctx context.Context, sync adaptation.SyncCB) error {
-			_, err := sync(ctx, nil, nil)
-			return err
-		},
+	served, err := adaptation.New("containerd", "2.4.2", synchronize,
 		func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil },
 		adaptation.WithSocketPath(path), adaptation.WithPluginPath(filepath.Join(dir, "plugins")),
 		adaptation.WithPluginConfigPath(filepath.Join(dir, "conf.d")))

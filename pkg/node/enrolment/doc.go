@@ -134,8 +134,9 @@ type Options struct {
 	// NRISocket is where kubecri is configured to register; empty if it is not to.
 	NRISocket string
 	// CheckNRI returns name and version of the runtime that registers plugins at a socket, or why
-	// it would not register a kubecri that handles its requests.
-	CheckNRI func(ctx context.Context, socket string) (string, error)
+	// it would not register a kubecri that handles its requests. It does not connect to the socket
+	// where the runtime, whose CRI is at the endpoint, cannot send its list of containers.
+	CheckNRI func(ctx context.Context, endpoint, socket string) (string, error)
 	// Validator returns what the configuration of the runtime at an endpoint says of its default
 	// validator.
 	Validator func(ctx context.Context, endpoint string) (nri.Settings, error)

@@ -131,7 +131,7 @@ func newMachine(t *testing.T, files map[string]string) *machine {
 		Runtime:            m.runtime,
 		NRISocket:          "/run/nri.sock",
 		MetricsAddress:     "127.0.0.1:10261",
-		CheckNRI:           func(context.Context, string) (string, error) { return "containerd v2.4.2", nil },
+		CheckNRI:           func(context.Context, string, string) (string, error) { return "containerd v2.4.2", nil },
 		Validator: func(context.Context, string) (nri.Settings, error) {
 			return nri.Settings{Enabled: true, File: "/etc/containerd/config.toml"}, nil
 		},

@@ -156,7 +156,9 @@ func TestWhatIsFoundOfNRI(t *testing.T) {
 		},
 		"a plugin that the runtime would not register": {
 			ModeNRI, func(m *machine) {
-				m.options.CheckNRI = func(context.Context, string) (string, error) { return "", errors.New("too old") }
+				m.options.CheckNRI = func(context.Context, string, string) (string, error) {
+					return "", errors.New("too old")
+				}
 			}, "NRI", Blocks, "too old", "mode: cri",
 		},
 		"a plugin that it registers": {ModeNRI, nil, "NRI", None, "containerd v2.4.2 registers plugins", ""},

@@ -14,7 +14,7 @@ func (e *Enrolment) nriFacts(ctx context.Context, s *surroundings) []Fact {
 	socket := e.nriSocketFact()
 	facts := []Fact{e.nodeFact(ctx, s), e.nriRuntimeFact(ctx, s), socket}
 	if socket.Risk == None {
-		facts = append(facts, e.registrationFact(ctx, e.options.NRI.Socket), e.validatorFact(ctx, s))
+		facts = append(facts, e.registrationFact(ctx, s, e.options.NRI.Socket), e.validatorFact(ctx, s))
 	}
 	facts = append(facts, e.cdiFact(ctx, s), e.clockFact(ctx, s), e.programFact(ctx))
 	facts = append(facts, e.pluginFacts(ctx, s)...)

@@ -32,7 +32,7 @@ func (e *Enrolment) runtimeNRIFacts(ctx context.Context, s *surroundings) []Fact
 		return []Fact{fact("NRI", "there is no %s", socket).blocks("switch NRI on in the runtime's configuration and " +
 			"restart it, or say in " + e.options.ConfigFile + " as nriSocket where it is; or use mode: cri")}
 	}
-	facts := []Fact{e.registrationFact(ctx, socket), e.validatorFact(ctx, s)}
+	facts := []Fact{e.registrationFact(ctx, s, socket), e.validatorFact(ctx, s)}
 	if e.options.MetricsAddress == "" {
 		facts = append(facts, fact("health", "metricsBindAddress is empty").blocks("say in "+e.options.ConfigFile+
 			" where kubecri serves its health, by which enrol sees that it is registered"))
@@ -44,9 +44,10 @@ func (e *Enrolment) runtimeNRIFacts(ctx context.Context, s *surroundings) []Fact
 	return facts
 }
 
-// registrationFact is about whether the runtime takes kubecri as a plugin. It was tried.
-func (e *Enrolment) registrationFact(ctx context.Context, socket string) Fact {
-	runtime, err := e.options.CheckNRI(ctx, socket)
+// registrationFact is about whether the runtime takes kubecri as a plugin. It was tried, unless the
+// runtime cannot send its list of containers.
+func (e *Enrolment) registrationFact(ctx context.Context, s *surroundings, socket string) Fact {
+	runtime, err := e.options.CheckNRI(ctx, s.kubelet.Endpoint, socket)
 	if err != nil {
 		return fact("NRI", "%v", err).blocks("the runtime must register kubecri, or use mode: cri")
 	}

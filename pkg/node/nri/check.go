@@ -19,7 +19,13 @@ const checkName = deviceinfo.NRIPlugin + "-check"
 
 // Check registers a plugin with the runtime at the socket, which leaves at once, and returns the
 // runtime's name and version. An error says why the runtime would not register one with a Handler.
-func Check(ctx context.Context, socket string) (runtime string, err error) {
+// That includes an error of listable, see Options.Listable: then Check does not connect.
+func Check(
+	ctx context.Context, socket string, listable func(context.Context) error,
+) (runtime string, err error) {
+	if err := listable(ctx); err != nil {
+		return "", err
+	}
 	c := &checking{present: present{newMember()}}
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()

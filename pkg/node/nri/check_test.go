@@ -4,6 +4,8 @@
 package nri
 
 import (
+	"context"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,7 +25,7 @@ func TestWhetherARuntimeRegistersKubecriIsTried(t *testing.T) {
 			if test.version != "" {
 				startRuntimeVersion(t, socket, test.version, true)
 			}
-			runtime, err := Check(t.Context(), socket)
+			runtime, err := Check(t.Context(), socket, sendable)
 			if test.says == "" && (err != nil || runtime != "containerd "+test.version) {
 				t.Errorf("%q, %v", runtime, err)
 			}
@@ -31,5 +33,24 @@ func TestWhetherARuntimeRegistersKubecriIsTried(t *testing.T) {
 				t.Errorf("%q, %v; want an error with %q", runtime, err, test.says)
 			}
 		})
+	}
+}
+
+// sendable is the list of a runtime that can be sent.
+func sendable(context.Context) error { return nil }
+
+func TestARuntimeThatCannotSendItsListIsNotConnectedTo(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "nri.sock")
+	relay := newRelay(t, socket)
+	startRuntime(t, relay.runtime, true)
+	cause := errors.New("it panics")
+	if _, err := Check(t.Context(), socket, func(context.Context) error { return cause }); !errors.Is(err, cause) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := Check(t.Context(), socket, sendable); err != nil {
+		t.Error(err)
+	}
+	if n := relay.connections(); n != 1 {
+		t.Errorf("%d connections, want the one of the list that can be sent", n)
 	}
 }

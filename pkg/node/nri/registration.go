@@ -52,8 +52,10 @@ type Options struct {
 	Socket string
 	// Handler handles the runtime's requests; nil if kubecri is only to be there.
 	Handler Handler
-	// Prepare is Handler.Prepare where there is no Handler; nil for nothing to prepare.
-	Prepare func(context.Context) error
+	// Listable returns why the runtime cannot be expected to send its list of containers to a plugin
+	// that registers, or nil. It is called before each connection for which Handler.Prepare is not.
+	// Nil stands for a runtime that can in any case.
+	Listable func(context.Context) error
 	// Settings reads the runtime's configuration; nil if it cannot be read.
 	Settings func(context.Context) (Settings, error)
 }
@@ -63,6 +65,7 @@ type Registration struct {
 	socket   string
 	handler  Handler
 	prepare  func(context.Context) error
+	listable func(context.Context) error
 	settings func(context.Context) (Settings, error)
 
 	mu         sync.Mutex
@@ -77,14 +80,15 @@ type Registration struct {
 // New returns a registration; call Run to make it.
 func New(options Options) *Registration {
 	r := &Registration{
-		socket: options.Socket, handler: options.Handler, prepare: options.Prepare, settings: options.Settings,
+		socket: options.Socket, handler: options.Handler, listable: options.Listable, settings: options.Settings,
 		reason: "kubecri was not registered yet", changed: make(chan struct{}),
 	}
-	switch {
-	case r.handler != nil:
+	if r.listable == nil {
+		r.listable = func(context.Context) error { return nil }
+	}
+	r.prepare = r.listable
+	if r.handler != nil {
 		r.prepare = r.handler.Prepare
-	case r.prepare == nil:
-		r.prepare = func(context.Context) error { return nil }
 	}
 	return r
 }
@@ -217,6 +221,9 @@ func (r *Registration) probe(ctx context.Context) {
 	defer cancel()
 	var err error
 	for range probes {
+		if r.awaitListable(ctx) != nil {
+			return
+		}
 		found := func(enforced bool) { r.found(ctx, enforced) }
 		validator := &validator{member: newMember(), found: found, leave: cancel}
 		err = connect(ctx, r.socket, probe, validator, func() {})
@@ -226,6 +233,23 @@ func (r *Registration) probe(ctx context.Context) {
 	}
 	klog.FromContext(ctx).V(2).Info("The runtime takes no NRI plugin that validates", logkey.Reason, fmt.Sprint(err))
 	r.found(ctx, false)
+}
+
+// awaitListable waits until the runtime can send its list to the probe, or returns an error when
+// ctx is done.
+func (r *Registration) awaitListable(ctx context.Context) error {
+	backoff := wait.Backoff{Duration: retry, Factor: 2, Steps: 16, Cap: maxRetry}
+	for ctx.Err() == nil {
+		err := r.listable(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil {
+			r.update(func() { r.reason = err.Error() })
+		}
+		_ = sleep(ctx, backoff.Step())
+	}
+	return ctx.Err()
 }
 
 func (r *Registration) found(ctx context.Context, enforced bool) {

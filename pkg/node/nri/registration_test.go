@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -102,12 +103,17 @@ func start(t *testing.T, socket string) (r *Registration, stop func()) {
 func startWith(t *testing.T, socket string, settings func(context.Context) (Settings, error)) (r *Registration,
 	stop func()) {
 	r = New(Options{Socket: socket, Settings: settings})
+	return r, keep(t, r)
+}
+
+// keep runs the registration until the test ends or stop is called.
+func keep(t *testing.T, r *Registration) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })
 	stop = func() { cancel(); running.Wait() }
 	t.Cleanup(stop)
-	return r, stop
+	return stop
 }
 
 func (r *Registration) isRegistered() bool {
@@ -275,6 +281,32 @@ func TestWhereTheConfigurationCannotBeReadAContainerShowsTheValidator(t *testing
 	}
 }
 
+func TestTheProbeWaitsUntilTheRuntimeCanSendItsList(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "nri.sock")
+	relay := newRelay(t, socket)
+	runtime := startRuntime(t, relay.runtime, true)
+	var calls atomic.Int32
+	var smaller atomic.Bool
+	registration := New(Options{Socket: socket, Listable: func(context.Context) error {
+		if calls.Add(1) == 1 || smaller.Load() { // the first call is for kubecri's own registration
+			return nil
+		}
+		return errors.New("it cannot send its list")
+	}})
+	keep(t, registration)
+	await(t, "it is known why there is no probe", func() bool {
+		return strings.Contains(registration.Validator(), "it cannot send its list")
+	})
+	if n := relay.connections(); n != 1 {
+		t.Errorf("%d connections, want kubecri's alone", n)
+	}
+	smaller.Store(true)
+	runtime.awaitPlugins(registration)
+	if enforced, _, _ := registration.Enforced(); !enforced {
+		t.Error("the validator was not found")
+	}
+}
+
 // No goroutine is left behind, see TestMain.
 func TestARuntimeThatNeverAnswersIsLeft(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "nri.sock")
@@ -299,6 +331,7 @@ type relay struct {
 	mu      sync.Mutex
 	allowed int // how many connections are passed on at a time; 0 for any number
 	conns   map[net.Conn]bool
+	passed  int // connections so far
 }
 
 func newRelay(t *testing.T, socket string) *relay {
@@ -331,6 +364,13 @@ func (f *relay) open() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.conns)
+}
+
+// connections returns how many were passed on so far.
+func (f *relay) connections() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.passed
 }
 
 // cut ends all connections.
@@ -368,6 +408,7 @@ func (f *relay) admit(conn net.Conn) bool {
 		return false
 	}
 	f.conns[conn] = true
+	f.passed++
 	return true
 }
 
