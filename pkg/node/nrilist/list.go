@@ -12,7 +12,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
@@ -61,7 +60,8 @@ type List struct {
 type Sandbox struct {
 	*api.PodSandbox
 	Created time.Time
-	Size    int // in bytes, at most
+	Size    int  // in bytes, at most
+	Ready   bool // otherwise no container runs in it, and none is started
 }
 
 // Container identifies a container that has not ended.
@@ -85,21 +85,28 @@ func (l List) Sizes() (sizes nribound.List) {
 
 // List returns the list.
 func (s *Source) List(ctx context.Context) (list List, err error) {
-	containers, err := s.client.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
-	if err != nil {
-		return List{}, fmt.Errorf("list the runtime's containers: %w", err)
+	// First those that were not started yet: one that is started meanwhile is in either list.
+	listed := map[string]bool{}
+	for _, state := range []runtimeapi.ContainerState{
+		runtimeapi.ContainerState_CONTAINER_CREATED, runtimeapi.ContainerState_CONTAINER_RUNNING,
+	} {
+		containers, err := s.containers(ctx, state)
+		if err != nil {
+			return List{}, err
+		}
+		for _, one := range containers {
+			if listed[one.GetId()] {
+				continue
+			}
+			listed[one.GetId()] = true
+			list.Containers = append(list.Containers, Container{
+				ID: one.GetId(), Name: one.GetMetadata().GetName(), Sandbox: one.GetPodSandboxId(),
+				Created: time.Unix(0, one.GetCreatedAt()),
+			})
+		}
 	}
 	if list.Sandboxes, err = s.Sandboxes(ctx); err != nil {
 		return List{}, err
-	}
-	for _, listed := range containers.GetContainers() {
-		switch listed.GetState() {
-		case runtimeapi.ContainerState_CONTAINER_CREATED, runtimeapi.ContainerState_CONTAINER_RUNNING:
-			list.Containers = append(list.Containers, Container{
-				ID: listed.GetId(), Name: listed.GetMetadata().GetName(), Sandbox: listed.GetPodSandboxId(),
-				Created: time.Unix(0, listed.GetCreatedAt()),
-			})
-		}
 	}
 	return list, s.measure(ctx, &list)
 }
@@ -107,14 +114,15 @@ func (s *Source) List(ctx context.Context) (list List, err error) {
 // Sandboxes returns the runtime's sandboxes. Those of all pods that have ended are among them, so
 // the list may be longer than a message of gRPC: it is read as a stream from runtimes that have it.
 func (s *Source) Sandboxes(ctx context.Context) (sandboxes []Sandbox, err error) {
-	listed, err := s.streamSandboxes(ctx)
+	listed, err := read(ctx, s.client.StreamPodSandboxes, &runtimeapi.StreamPodSandboxesRequest{},
+		(*runtimeapi.StreamPodSandboxesResponse).GetPodSandboxes)
 	if status.Code(err) == codes.Unimplemented {
 		var answer *runtimeapi.ListPodSandboxResponse
 		answer, err = s.client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
 		listed = answer.GetItems()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list the runtime's sandboxes: %w", err)
+		return nil, listError("sandboxes", err)
 	}
 	for _, one := range listed {
 		sandbox := &api.PodSandbox{
@@ -123,26 +131,11 @@ func (s *Source) Sandboxes(ctx context.Context) (sandboxes []Sandbox, err error)
 			Annotations: one.GetAnnotations(), RuntimeHandler: one.GetRuntimeHandler(),
 		}
 		sandboxes = append(sandboxes, Sandbox{
-			sandbox, time.Unix(0, one.GetCreatedAt()), nribound.SizeOf(sandbox) + unlisted,
+			PodSandbox: sandbox, Created: time.Unix(0, one.GetCreatedAt()), Size: nribound.SizeOf(sandbox) + unlisted,
+			Ready: one.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY,
 		})
 	}
 	return sandboxes, nil
-}
-
-func (s *Source) streamSandboxes(ctx context.Context) (all []*runtimeapi.PodSandbox, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := s.client.StreamPodSandboxes(ctx, &runtimeapi.StreamPodSandboxesRequest{})
-	for err == nil {
-		var answer *runtimeapi.StreamPodSandboxesResponse
-		if answer, err = stream.Recv(); err == nil {
-			all = append(all, answer.GetPodSandboxes()...)
-		}
-	}
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return all, err
 }
 
 // measure sets the sizes of the containers. One that is gone meanwhile has none. One that is too

@@ -25,6 +25,7 @@ import (
 type runtime struct {
 	variables []int
 	states    map[string]runtimeapi.ContainerState // running by default
+	listed    int                                  // bytes of each container's annotations in the list
 	info      func(id string) string               // if set, the verbose status
 	groups    []uint32                             // of each container
 	labels    map[string]string                    // of the image
@@ -42,17 +43,9 @@ func (r *runtime) NewStream(
 func (r *runtime) Invoke(_ context.Context, method string, request, reply any, _ ...grpc.CallOption) error {
 	switch request := request.(type) {
 	case *runtimeapi.ListContainersRequest:
-		answer := &runtimeapi.ListContainersResponse{}
-		for i := range r.variables {
-			id := fmt.Sprint("c", i)
-			state, set := r.states[id]
-			if !set {
-				state = runtimeapi.ContainerState_CONTAINER_RUNNING
-			}
-			answer.Containers = append(answer.Containers, &runtimeapi.Container{
-				Id: id, PodSandboxId: "s", State: state, CreatedAt: 7,
-				Metadata: &runtimeapi.ContainerMetadata{Name: "main"},
-			})
+		answer := &runtimeapi.ListContainersResponse{Containers: r.containers(request.GetFilter())}
+		if size := proto.Size(answer); size > message {
+			return status.Errorf(codes.ResourceExhausted, "trying to send message larger than max (%d)", size)
 		}
 		proto.Merge(reply.(proto.Message), answer)
 	case *runtimeapi.ListPodSandboxRequest:
@@ -76,6 +69,28 @@ func (r *runtime) Invoke(_ context.Context, method string, request, reply any, _
 		return fmt.Errorf("it has no %s", method)
 	}
 	return nil
+}
+
+// message is the longest message of gRPC that the runtime sends.
+const message = 16 << 20
+
+func (r *runtime) containers(filter *runtimeapi.ContainerFilter) (list []*runtimeapi.Container) {
+	for i := range r.variables {
+		id := fmt.Sprint("c", i)
+		state, set := r.states[id]
+		if !set {
+			state = runtimeapi.ContainerState_CONTAINER_RUNNING
+		}
+		if wanted := filter.GetState(); wanted != nil && wanted.GetState() != state {
+			continue
+		}
+		list = append(list, &runtimeapi.Container{
+			Id: id, PodSandboxId: "s", State: state, CreatedAt: 7,
+			Metadata:    &runtimeapi.ContainerMetadata{Name: "main"},
+			Annotations: map[string]string{"large": strings.Repeat("x", r.listed)},
+		})
+	}
+	return list
 }
 
 // longest is how many bytes of variables the runtime describes.

@@ -1,0 +1,66 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nrilist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// containers returns the runtime's containers in a state, as a stream from runtimes that have it.
+// Those that have ended are not read: their annotations may be longer than a message of gRPC.
+func (s *Source) containers(
+	ctx context.Context, state runtimeapi.ContainerState,
+) ([]*runtimeapi.Container, error) {
+	filter := &runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: state}}
+	listed, err := read(ctx, s.client.StreamContainers, &runtimeapi.StreamContainersRequest{Filter: filter},
+		(*runtimeapi.StreamContainersResponse).GetContainers)
+	if status.Code(err) == codes.Unimplemented {
+		var answer *runtimeapi.ListContainersResponse
+		answer, err = s.client.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: filter})
+		listed = answer.GetContainers()
+	}
+	if err != nil {
+		return nil, listError("containers", err)
+	}
+	return listed, nil
+}
+
+// read returns the items of all messages of a stream.
+func read[Request, Response, Item any](
+	ctx context.Context,
+	call func(context.Context, *Request, ...grpc.CallOption) (grpc.ServerStreamingClient[Response], error),
+	request *Request, items func(*Response) []Item,
+) (all []Item, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := call(ctx, request)
+	for err == nil {
+		var answer *Response
+		if answer, err = stream.Recv(); err == nil {
+			all = append(all, items(answer)...)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return all, err
+}
+
+// listError returns why the runtime has not listed its objects of a kind.
+func listError(kind string, err error) error {
+	if status.Code(err) == codes.ResourceExhausted {
+		return fmt.Errorf("list the runtime's %s: they do not fit into one message of gRPC, and this runtime lists "+
+			"them in one: %w. Delete pods with large annotations and labels on this node, also those that have "+
+			"ended, or use a runtime that streams its lists, as containerd 2.4 does", kind, err)
+	}
+	return fmt.Errorf("list the runtime's %s: %w", kind, err)
+}
