@@ -109,6 +109,7 @@ type fixture struct {
 	runtime  *adaptation.Adaptation
 	live     map[string]bool // pods by UID
 	sandbox  []*api.PodSandbox
+	listings int              // of the sandboxes alone
 	running  []*api.Container // when the runtime starts
 	ended    []string
 	warnings []string
@@ -251,6 +252,7 @@ func (f *fixture) List(context.Context) (list nrilist.List, err error) {
 func (f *fixture) Sandboxes(context.Context) ([]nrilist.Sandbox, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.listings++
 	return f.sandboxes(), nil
 }
 
@@ -258,6 +260,7 @@ func (f *fixture) sandboxes() (list []nrilist.Sandbox) {
 	for _, s := range f.sandbox {
 		list = append(list, nrilist.Sandbox{
 			PodSandbox: s, Created: time.Unix(installed+1, 0), Size: nribound.SizeOf(s),
+			Ready: f.live[s.GetUid()],
 		})
 	}
 	return list

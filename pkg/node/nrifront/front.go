@@ -101,6 +101,8 @@ type Front struct {
 	leave    context.CancelFunc             // ends what concerns one connection
 	deciding map[string]time.Time           // since when, by the container's ID
 	unsure   map[string]admission.Container // admitted with CDI devices and not yet created, by ID
+	// makingRoom is set while sandboxes of pods that have ended are removed.
+	makingRoom bool
 }
 
 var _ nri.Handler = (*Front)(nil)
@@ -177,7 +179,7 @@ func (f *Front) Synchronize(_ context.Context, pods []*api.PodSandbox, container
 	}
 	f.options.Devices.keepOnly(uids)
 	f.options.View.replace(known, containers)
-	f.sizes.replace(containers)
+	f.sizes.replace(pods, containers)
 	inspected, ending := f.options.Devices.hold()
 	f.run(func() { f.inspect(ctx, known, containers, inspected, ending) })
 	return nil
@@ -193,9 +195,9 @@ func (f *Front) Left() {
 // RunPodSandbox implements nri.Handler: it refuses a sandbox that is too large, and has the device
 // plugins called that the pod's containers will need. What goes wrong there does so again when they
 // are created.
-func (f *Front) RunPodSandbox(ctx context.Context, sandbox *api.PodSandbox) error {
+func (f *Front) RunPodSandbox(_ context.Context, sandbox *api.PodSandbox) error {
 	pod := podOf(sandbox)
-	if err := f.checkSandbox(ctx, sandbox); err != nil {
+	if err := f.addSandbox(sandbox); err != nil {
 		return f.options.Admission.Refuse(f.ctx, pod, err)
 	}
 	f.mu.Lock()
@@ -357,5 +359,6 @@ func (f *Front) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Con
 // RemovePodSandbox implements nri.Handler.
 func (f *Front) RemovePodSandbox(_ context.Context, sandbox *api.PodSandbox) error {
 	f.options.Devices.forget(sandbox.GetUid())
+	f.sizes.removeSandbox(sandbox.GetId())
 	return nil
 }

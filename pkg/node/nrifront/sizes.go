@@ -4,20 +4,21 @@
 package nrifront
 
 import (
-	"context"
-	"fmt"
+	"maps"
+	"slices"
 	"sync"
-	"time"
 
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/kubedevice/kubedevice/pkg/node/nribound"
 )
 
-// sizes has the encoded sizes, in bytes, of the runtime's containers that have not ended. All
-// methods are safe for concurrent use.
+// sizes has the encoded sizes, in bytes, of the runtime's sandboxes, and of its containers that have
+// not ended. All methods are safe for concurrent use.
 type sizes struct {
 	mu         sync.Mutex
+	sandboxes  map[string]int           // by ID
+	sum        int                      // of the sandboxes
 	containers map[string]containerSize // by ID
 }
 
@@ -26,16 +27,61 @@ type containerSize struct {
 	size    int
 }
 
-func newSizes() *sizes { return &sizes{containers: map[string]containerSize{}} }
+func newSizes() *sizes {
+	return &sizes{sandboxes: map[string]int{}, containers: map[string]containerSize{}}
+}
 
 // replace sets all of them.
-func (s *sizes) replace(containers []*api.Container) {
+func (s *sizes) replace(sandboxes []*api.PodSandbox, containers []*api.Container) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	clear(s.sandboxes)
+	s.sum = 0
+	for _, sandbox := range sandboxes {
+		s.setSandbox(sandbox.GetId(), nribound.SizeOf(sandbox))
+	}
 	clear(s.containers)
 	for _, c := range containers {
 		s.containers[c.GetId()] = containerSize{c.GetPodSandboxId(), nribound.SizeOf(c)}
 	}
+}
+
+// setSandbox sets the size of a sandbox. The caller holds the mutex.
+func (s *sizes) setSandbox(id string, size int) {
+	s.sum += size - s.sandboxes[id]
+	s.sandboxes[id] = size
+}
+
+// addSandbox adds a sandbox, unless it is too large together with the others: then it returns why.
+func (s *sizes) addSandbox(sandbox *api.PodSandbox) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id, size := sandbox.GetId(), nribound.SizeOf(sandbox)
+	if err := nribound.CheckSandboxes(boundPod(sandbox), size, s.sum-s.sandboxes[id]); err != nil {
+		return err
+	}
+	s.setSandbox(id, size)
+	return nil
+}
+
+func (s *sizes) removeSandbox(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sum -= s.sandboxes[id]
+	delete(s.sandboxes, id)
+}
+
+func (s *sizes) sandboxIDs() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.sandboxes))
+}
+
+// sandboxesSum returns the sum of all sandboxes.
+func (s *sizes) sandboxesSum() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sum
 }
 
 // addContainer adds a container, unless the pod gets too large with it: then it returns why.
@@ -66,33 +112,17 @@ func boundPod(sandbox *api.PodSandbox) nribound.Pod {
 	return nribound.Pod{Namespace: sandbox.GetNamespace(), Name: sandbox.GetName()}
 }
 
-// sandboxesTimeout is how long the runtime may take to list its sandboxes: a part of what it waits
-// for an answer.
-const sandboxesTimeout = time.Second
-
-// checkSandbox returns why a sandbox is too large, by itself or together with all others.
-func (f *Front) checkSandbox(ctx context.Context, sandbox *api.PodSandbox) error {
-	pod, size := boundPod(sandbox), nribound.SizeOf(sandbox)
-	if err := nribound.CheckSandbox(pod, nribound.SandboxContents(sandbox)); err != nil {
+// addSandbox counts a sandbox, or returns why it is too large, by itself or together with all
+// others.
+func (f *Front) addSandbox(sandbox *api.PodSandbox) error {
+	if err := nribound.CheckSandbox(boundPod(sandbox), nribound.SandboxContents(sandbox)); err != nil {
 		return err
 	}
-	if size <= nribound.SmallSandbox {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, sandboxesTimeout)
-	defer cancel()
-	list, err := f.options.Source.Sandboxes(ctx)
+	err := f.sizes.addSandbox(sandbox)
 	if err != nil {
-		return fmt.Errorf("pod %v: whether its sandbox of %d bytes is too large together with the others is not "+
-			"known: %w", pod, size, err)
+		f.makeRoom()
 	}
-	others := 0
-	for _, other := range list {
-		if other.GetId() != sandbox.GetId() {
-			others += other.Size
-		}
-	}
-	return nribound.CheckSandboxes(pod, size, others)
+	return err
 }
 
 // checkContents returns why a container is refused for its size alone: it, or its sandbox, is too

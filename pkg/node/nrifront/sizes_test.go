@@ -96,32 +96,6 @@ func TestASandboxThatIsTooLargeForNRIIsRefused(t *testing.T) {
 	}
 }
 
-func TestLargeSandboxesAreBoundedTogetherAndSmallOnesAreNot(t *testing.T) {
-	f := newFixture(t)
-	f.start()
-	annotated := func(name string, bytes int) *api.PodSandbox {
-		pod := f.pod(name, "")
-		pod.Annotations["large"] = strings.Repeat("x", bytes)
-		return pod
-	}
-	var ended []*api.PodSandbox
-	for i := range nribound.MaxSandboxes / 250_000 {
-		ended = append(ended, annotated(fmt.Sprint("ended", i), 250_000))
-	}
-	f.mu.Lock()
-	f.sandbox = append(f.sandbox, ended...)
-	f.mu.Unlock()
-	run := func(pod *api.PodSandbox) error {
-		return f.runtime.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: pod})
-	}
-	if err := run(annotated("large", 250_000)); err == nil || !strings.Contains(err.Error(), "pods that have ended") {
-		t.Errorf("one more large sandbox: %v", err)
-	}
-	if err := run(annotated("small", nribound.SmallSandbox/2)); err != nil {
-		t.Errorf("a small one: %v", err)
-	}
-}
-
 func TestThePodsContainersAreBoundedTogetherWhileTheyRun(t *testing.T) {
 	f := newFixture(t)
 	f.start()

@@ -1,0 +1,148 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nrifront
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/kubedevice/kubedevice/pkg/node/nribound"
+)
+
+// annotated returns the sandbox of a live pod with an annotation of that many bytes.
+func (f *fixture) annotated(uid string, bytes int) *api.PodSandbox {
+	f.t.Helper()
+	pod := f.pod(uid, "")
+	pod.Annotations["large"] = strings.Repeat("x", bytes)
+	return pod
+}
+
+// run has the runtime run the sandbox, which it has from then on if it is not refused.
+func (f *fixture) run(pod *api.PodSandbox) error {
+	f.t.Helper()
+	err := f.runtime.RunPodSandbox(f.t.Context(), &api.RunPodSandboxRequest{Pod: pod})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err == nil {
+		f.sandbox = append(f.sandbox, pod)
+	}
+	return err
+}
+
+// removes has what is ended go from the runtime.
+func (f *fixture) removes() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.end = func(id string) error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.sandbox = slices.DeleteFunc(f.sandbox, func(s *api.PodSandbox) bool { return s.GetId() == id })
+		return nil
+	}
+}
+
+func TestLargeSandboxesAreBoundedTogetherAndSmallOnesAreNot(t *testing.T) {
+	f := newFixture(t)
+	var there []*api.PodSandbox
+	for i := range nribound.MaxSandboxes / 250_000 {
+		there = append(there, f.annotated(fmt.Sprint("there", i), 250_000))
+	}
+	f.mu.Lock()
+	f.sandbox = there
+	f.mu.Unlock()
+	f.start()
+	err := f.run(f.annotated("large", 250_000))
+	if err == nil || !strings.Contains(err.Error(), "pods that have ended") {
+		t.Errorf("one more large sandbox: %v", err)
+	}
+	if err := f.run(f.annotated("small", nribound.SmallSandbox/2)); err != nil {
+		t.Errorf("a small one: %v", err)
+	}
+	gone := &api.RemovePodSandboxRequest{Pod: there[0]}
+	if err := f.runtime.RemovePodSandbox(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.run(f.annotated("large", 240_000)); err != nil {
+		t.Errorf("a large one after another was removed: %v", err)
+	}
+}
+
+func TestNoPodWaitsForAListOfAllSandboxes(t *testing.T) {
+	f := newFixture(t)
+	f.start()
+	for i := range 10 {
+		if err := f.run(f.annotated(fmt.Sprint("pod", i), 100_000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.listings > 0 {
+		t.Errorf("the runtime has listed its sandboxes %d times", f.listings)
+	}
+}
+
+func TestPodsThatHaveEndedMakeRoomForTheSandboxesOfOthers(t *testing.T) {
+	f := newFixture(t)
+	f.removes()
+	add := func(uid, namespace string, bytes int, live bool) {
+		pod := f.annotated(uid, bytes)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		pod.Namespace, f.live[uid] = namespace, live
+		f.sandbox = append(f.sandbox, pod)
+	}
+	for i := range 900 {
+		add(fmt.Sprint("finished", i), "tenant", 11<<10, false)
+	}
+	for i := range 5 {
+		add(fmt.Sprint("other", i), "default", 100_000, false)
+		add(fmt.Sprint("running", i), "tenant", 100_000, true)
+	}
+	f.start()
+	large := f.annotated("large", 20<<10)
+	if err := f.run(large); err == nil {
+		t.Error("a large sandbox is not refused while there is no room")
+	}
+	await(t, "there is room", func() bool { return f.run(large) == nil })
+	await(t, "no more is removed", func() bool {
+		f.front.mu.Lock()
+		defer f.front.mu.Unlock()
+		return !f.front.makingRoom
+	})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.ended) == 0 || len(f.ended) > 700 || len(f.warnings) != len(f.ended) {
+		t.Errorf("%d are removed, with %d events", len(f.ended), len(f.warnings))
+	}
+	for _, id := range f.ended {
+		if !strings.HasPrefix(id, "sandbox-finished") {
+			t.Errorf("%s is removed, want sandboxes of the namespace that takes the most, and none that is ready", id)
+		}
+	}
+}
+
+// Another plugin may refuse a pod that kubecri has counted.
+func TestSandboxesThatTheRuntimeDoesNotHaveAreForgotten(t *testing.T) {
+	f := newFixture(t)
+	f.start()
+	refused := func(i int) error {
+		pod := f.annotated(fmt.Sprint("refused", i), 250_000)
+		return f.runtime.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: pod})
+	}
+	for i := range nribound.MaxSandboxes / 250_000 {
+		if err := refused(i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	large := f.annotated("large", 250_000)
+	if err := f.run(large); err == nil {
+		t.Error("what kubecri has counted does not count")
+	}
+	await(t, "there is room", func() bool { return f.run(large) == nil })
+}
