@@ -19,18 +19,20 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// described is a runtime with containers of two pods, each with that many bytes of variables, which
+// listedRuntime is a runtime with containers of two pods, each with that many bytes of variables, which
 // it describes by the CRI and sends to NRI plugins.
-type described struct {
+type listedRuntime struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	variables []int
 
 	synchronized, panics atomic.Int32 // how often it sent its list, and panicked over that
 }
 
-func (d *described) env(i int) []string { return []string{"V=" + strings.Repeat("x", d.variables[i])} }
+func (d *listedRuntime) env(i int) []string {
+	return []string{"V=" + strings.Repeat("x", d.variables[i])}
+}
 
-func (d *described) ListPodSandbox(
+func (d *listedRuntime) ListPodSandbox(
 	context.Context, *runtimeapi.ListPodSandboxRequest,
 ) (*runtimeapi.ListPodSandboxResponse, error) {
 	answer := &runtimeapi.ListPodSandboxResponse{}
@@ -43,7 +45,7 @@ func (d *described) ListPodSandbox(
 	return answer, nil
 }
 
-func (d *described) ListContainers(
+func (d *listedRuntime) ListContainers(
 	_ context.Context, request *runtimeapi.ListContainersRequest,
 ) (*runtimeapi.ListContainersResponse, error) {
 	answer := &runtimeapi.ListContainersResponse{}
@@ -60,7 +62,7 @@ func (d *described) ListContainers(
 	return answer, nil
 }
 
-func (d *described) ContainerStatus(
+func (d *listedRuntime) ContainerStatus(
 	_ context.Context, request *runtimeapi.ContainerStatusRequest,
 ) (*runtimeapi.ContainerStatusResponse, error) {
 	var i int
@@ -77,7 +79,7 @@ func (d *described) ContainerStatus(
 }
 
 // synchronize sends the list to a plugin, as containerd does, which would end with the panic.
-func (d *described) synchronize(ctx context.Context, sync adaptation.SyncCB) (err error) {
+func (d *listedRuntime) synchronize(ctx context.Context, sync adaptation.SyncCB) (err error) {
 	d.synchronized.Add(1)
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -107,9 +109,10 @@ func TestEnrolConnectsToNoRuntimeThatCannotSendItsListOfContainers(t *testing.T)
 		t.Run(name, func(t *testing.T) {
 			dir := shortDir(t)
 			endpoint, socket := filepath.Join(dir, "runtime.sock"), filepath.Join(dir, "nri.sock")
-			runtime := &described{variables: test.variables}
+			runtime := &listedRuntime{variables: test.variables}
 			serveRuntime(t, endpoint, runtime)
 			serveNRI(t, socket, runtime.synchronize)
+			runtime.synchronized.Store(0) // it lists once for the plugins that it starts itself
 			version, err := checkNRI(t.Context(), "unix://"+endpoint, socket)
 			if len(test.says) == 0 && (err != nil || version != "containerd 2.4.2" || runtime.synchronized.Load() == 0) {
 				t.Errorf("%q, %v", version, err)
@@ -128,9 +131,10 @@ func TestEnrolConnectsToNoRuntimeThatCannotSendItsListOfContainers(t *testing.T)
 
 func TestEnrolConnectsToNoRuntimeWhoseListIsUnknown(t *testing.T) {
 	dir := shortDir(t)
-	runtime := &described{}
+	runtime := &listedRuntime{}
 	socket := filepath.Join(dir, "nri.sock")
 	serveNRI(t, socket, runtime.synchronize)
+	runtime.synchronized.Store(0) // it lists once for the plugins that it starts itself
 	_, err := checkNRI(t.Context(), "unix://"+filepath.Join(dir, "none.sock"), socket)
 	if err == nil || runtime.synchronized.Load() > 0 {
 		t.Errorf("%v, and the runtime sends its list %d times", err, runtime.synchronized.Load())
