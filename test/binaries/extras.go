@@ -104,8 +104,8 @@ var extras = map[Extra]step{
 	},
 	DevicePlugins: {
 		outputs: inDirectory(string(DevicePlugins),
-			slices.Concat(intel, []string{"nvidia-device-plugin", "sample-device-plugin"})),
-		inputs: []string{"binaries/extras.go", "third_party/device-plugins"},
+			slices.Concat(intel, []string{"nvidia-device-plugin", "sample-device-plugin", "k8s-rdma-shared-dp"})),
+		inputs: []string{"binaries/extras.go", "third_party/device-plugins", "third_party/rdma-shared-device-plugin"},
 		run: func(ctx context.Context, b *builder) error {
 			packages := []string{"github.com/NVIDIA/k8s-device-plugin/cmd/nvidia-device-plugin",
 				"k8s.io/kubernetes/test/images/sample-device-plugin"}
@@ -119,7 +119,10 @@ var extras = map[Extra]step{
 					return err
 				}
 			}
-			return nil
+			// It needs older modules than the others.
+			return b.goBuild(ctx, goBuild{module: "third_party/rdma-shared-device-plugin",
+				pkg:    "github.com/Mellanox/k8s-rdma-shared-dev-plugin/cmd/k8s-rdma-shared-dp",
+				output: filepath.Join(string(DevicePlugins), "k8s-rdma-shared-dp")})
 		},
 	},
 	Kubernetes134: olderKubernetes(Kubernetes134),

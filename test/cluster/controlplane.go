@@ -210,7 +210,7 @@ func (c *Cluster) newComponent(in func() *sandbox.Sandbox, sandboxName, name str
 		sandbox: in,
 		command: sandbox.Command{
 			Path: program.Path, Args: program.Args, Env: append(c.Environment(), program.Env...),
-			Mounts: program.Mounts,
+			Mounts: program.Mounts, HideRDMA: program.HideRDMA,
 		},
 	}
 	c.mu.Lock()

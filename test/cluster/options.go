@@ -104,6 +104,8 @@ type Program struct {
 	Args   []string
 	Env    []string
 	Mounts []sandbox.Mount
+	// HideRDMA hides RDMA from the program, see [sandbox.HideRDMA].
+	HideRDMA bool
 }
 
 // InventoryVariable names a node's inventory file for the simulated GPUs' device plugin.

@@ -24,6 +24,8 @@ type Command struct {
 	Env []string
 	// Mounts are made for this program and its children alone.
 	Mounts []Mount
+	// HideRDMA hides RDMA from the program, see [HideRDMA].
+	HideRDMA bool
 	// Stdin, Stdout and Stderr are as those of os/exec.Cmd. A program that is to outlive this
 	// process needs files.
 	Stdin          io.Reader
@@ -68,6 +70,11 @@ func (r *Sandbox) start(started *exec.Cmd, command Command) (*exec.Cmd, error) {
 	err := r.Do(func() error {
 		if err := mountPrivately(command.Mounts); err != nil {
 			return err
+		}
+		if command.HideRDMA {
+			if err := HideRDMA(); err != nil {
+				return err
+			}
 		}
 		return started.Start()
 	})

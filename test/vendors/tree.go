@@ -39,6 +39,9 @@ const (
 	majorNVIDIA
 )
 
+// majorRDMA is of the numbers 60 to 63, which Linux leaves to experiments as well.
+const majorRDMA uint32 = 60
+
 // pci adds a PCI device on a NUMA node and returns its directory. files are what the directory has
 // besides, by name.
 func (t tree) pci(address string, numa int, files map[string]string) string {

@@ -26,6 +26,12 @@ type Plugin struct {
 	// Args and Env are the arguments and environment variables (NAME=value) that it is started
 	// with.
 	Args, Env []string
+	// Registry says that it registers by sockets, in [KubeletRegistry]. Others call Register, in
+	// [KubeletDirectory].
+	Registry bool
+	// HideRDMA says that it is to be started on a kernel that cannot be queried about RDMA, see
+	// [sandbox.HideRDMA].
+	HideRDMA bool
 	// Devices are what it finds on the machine.
 	Devices []Device
 }
@@ -60,10 +66,11 @@ func (p Plugin) Resources() map[types.ResourceName][]Device {
 	return all
 }
 
-// KubeletDirectory is the directory that all plugins take for the kubelet's, and SpecDir is where
-// some keep CDI files.
+// KubeletDirectory is the directory that all plugins take for the kubelet's, KubeletRegistry the one
+// that those take for it which register by sockets, and SpecDir is where some keep CDI files.
 const (
 	KubeletDirectory = "/var/lib/kubelet/device-plugins"
+	KubeletRegistry  = "/var/lib/kubelet/plugins_registry"
 	SpecDir          = "/var/run/cdi"
 )
 
@@ -85,7 +92,11 @@ func NewMachine(dir, library string) (*Machine, error) {
 		m.Plugins = append(m.Plugins, kind(m.tree))
 	}
 	driver := filepath.Join(dir, "driver")
-	m.Plugins = append(m.Plugins, nvidia(m.tree, driver), sample())
+	rdma, err := mellanoxRDMA(m.tree, dir)
+	if err != nil {
+		return nil, err
+	}
+	m.Plugins = append(m.Plugins, nvidia(m.tree, driver), rdma, sample())
 	if err := m.tree.write("/sys", m.Sys()); err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func newFixture(t *testing.T) *fixture {
 			t.Fatal(err)
 		}
 	}
-	for _, directory := range []string{"run/cdi", "lib/kubelet/device-plugins"} {
+	for _, directory := range []string{"run/cdi", "lib/kubelet/device-plugins", "lib/kubelet/plugins_registry"} {
 		if err := os.MkdirAll(s.path(directory), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,7 @@ func (s *fixture) serve(t *testing.T) {
 		s.stop()
 	}
 	s.manager = devicemanager.New(devicemanager.Options{Dir: s.directory,
-		StateFile: s.path(devicemanager.StateFileName)})
+		RegistryDir: s.path(devicemanager.RegistryDirName), StateFile: s.path(devicemanager.StateFileName)})
 	if err := s.manager.Load(); err != nil {
 		t.Fatal(err)
 	}
@@ -118,13 +118,25 @@ func (s *fixture) start(t *testing.T, plugin vendors.Plugin) (kill func()) {
 	command := exec.Command(plugin.Path(programs), plugin.Args...)
 	command.Env = append(plugin.Env, "PATH="+os.Getenv("PATH"))
 	command.Stdout, command.Stderr = log, log
-	err = sandbox.WithMounts([]sandbox.Mount{
+	mounts := []sandbox.Mount{
 		{Source: s.Sys(), Target: "/sys"},
 		{Source: s.path("dev"), Target: "/dev"},
 		{Source: s.path("run"), Target: "/run"},
 		{Source: s.path("lib"), Target: "/var/lib"},
 		{Source: s.directory, Target: vendors.KubeletDirectory},
-	}, command.Start)
+	}
+	if plugin.Registry {
+		mounts = append(mounts,
+			sandbox.Mount{Source: s.path(devicemanager.RegistryDirName), Target: vendors.KubeletRegistry})
+	}
+	err = sandbox.WithMounts(mounts, func() error {
+		if plugin.HideRDMA {
+			if err := sandbox.HideRDMA(); err != nil {
+				return err
+			}
+		}
+		return command.Start()
+	})
 	if err != nil {
 		t.Fatalf("start %s: %v", plugin.Name, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -67,15 +68,20 @@ func furnish(n *cluster.Node, dir string) (*node, error) {
 	return f, f.makeNodes()
 }
 
-// component returns a plugin that registers in a directory of the node, as its DaemonSet says.
+// component returns a plugin that registers in a directory of the node, or by a socket in the one
+// next to it, as its DaemonSet says.
 func (n *node) component(name string, plugin vendors.Plugin, directory string) *cluster.Component {
+	mount := sandbox.Mount{Source: directory, Target: vendors.KubeletDirectory}
+	if plugin.Registry {
+		mount.Source = filepath.Join(filepath.Dir(directory), filepath.Base(vendors.KubeletRegistry))
+		mount.Target = vendors.KubeletRegistry
+	}
 	return n.NewComponent(name, cluster.Program{
-		Path: plugin.Path(shared.Programs()),
-		Args: plugin.Args,
-		Env:  plugin.Env,
-		Mounts: []sandbox.Mount{
-			{Source: n.Sys(), Target: "/sys"}, {Source: directory, Target: vendors.KubeletDirectory},
-		},
+		Path:     plugin.Path(shared.Programs()),
+		Args:     plugin.Args,
+		Env:      plugin.Env,
+		Mounts:   []sandbox.Mount{{Source: n.Sys(), Target: "/sys"}, mount},
+		HideRDMA: plugin.HideRDMA,
 	})
 }
 
