@@ -4,68 +4,58 @@
 package scheduler
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"testing"
 
-	v1 "k8s.io/api/core/v1"
-	apiresource "k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/noderesources"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
-	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
-	"github.com/kubedevice/kubedevice/pkg/sdk/types"
-
-	"github.com/kubedevice/kubedevice/plugins/gpu"
 )
 
 var upstreamStates = flag.Int("upstream.states", 40, "number of clusters of the comparison with upstream's Filter; "+
 	"the full run is of 300")
 
-// randomPod returns a pod that counts GPUs in some of its containers, as the API server has it and
-// as a request.
-func randomPod(random *rand.Rand, name string) (*v1.Pod, *request.Request) {
-	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid-of-a-pod"}}
-	info, containers := types.NewPodInfo(), []grouptree.Container{}
-	info.Name = name
+// randomPod returns a pod that counts GPUs in some of its containers.
+func randomPod(random *rand.Rand) (p pod) {
 	kinds := [][]grouptree.Kind{
 		{grouptree.Regular}, {grouptree.Regular}, {grouptree.Regular}, {grouptree.Regular, grouptree.Regular},
 		{grouptree.Init, grouptree.Regular}, {grouptree.Sidecar, grouptree.Regular},
 		{grouptree.Sidecar, grouptree.Init, grouptree.Regular},
 		{grouptree.Init, grouptree.Sidecar, grouptree.Init, grouptree.Regular, grouptree.Regular},
 	}[random.IntN(8)]
-	for i, kind := range kinds {
+	for _, kind := range kinds {
 		count := []int64{0, 1, 1, 2, 2, 3, 4}[random.IntN(7)]
 		if len(kinds) == 1 {
 			count = 1 + random.Int64N(5)
 		}
-		container := v1.Container{Name: fmt.Sprint("c", i)}
-		counted := types.ContainerInfo{KubeRequests: types.ResourceList{}}
-		if count > 0 {
-			quantity := *apiresource.NewQuantity(count, apiresource.DecimalSI)
-			list := v1.ResourceList{v1.ResourceName(gpu.Resource): quantity}
-			container.Resources = v1.ResourceRequirements{Requests: list, Limits: list}
-			counted.KubeRequests[gpu.Resource] = count
-		}
-		switch kind {
-		case grouptree.Init:
-			pod.Spec.InitContainers = append(pod.Spec.InitContainers, container)
-			info.InitContainers[container.Name] = counted
-		case grouptree.Sidecar:
-			container.RestartPolicy = new(v1.ContainerRestartPolicyAlways)
-			pod.Spec.InitContainers = append(pod.Spec.InitContainers, container)
-			info.RunningContainers[container.Name] = counted
-		default:
-			pod.Spec.Containers = append(pod.Spec.Containers, container)
-			info.RunningContainers[container.Name] = counted
-		}
-		containers = append(containers, grouptree.Container{Name: container.Name, Kind: kind})
+		p = append(p, container{kind: kind, count: count})
 	}
-	return pod, requestOf(info, containers)
+	return p
+}
+
+// compare fails the test if upstream's Filter accepts a node for the pod that ours refuses. It
+// returns how many nodes upstream's accepts, and how many it refuses.
+func (s *simulation) compare(upstream map[string]*framework.NodeInfo, next pod) (accepted, refused int) {
+	s.Helper()
+	spec, request := next.spec("next"), requestOf(next.info("next"))
+	for i, n := range s.nodes {
+		lacks := noderesources.Fits(spec, upstream[n.name], nil, noderesources.ResourceRequestsOptions{})
+		if len(lacks) > 0 {
+			refused++
+			continue
+		}
+		accepted++
+		if ours := s.fits(n, request); !ours.Fits && !ours.NoDevices {
+			s.Fatalf("node %d fits upstream, and is refused here: %v %v\nnext %s", i, ours.Shortage, ours.Reasons, next)
+		}
+	}
+	return accepted, refused
 }
 
 // With any pods, a node that upstream's Filter accepts for the next pod is accepted here, if
@@ -79,43 +69,23 @@ func TestNodesThatUpstreamAcceptsAreAccepted(t *testing.T) {
 			drawings = append(drawings, randomDrawing(random))
 		}
 		s := newSimulation(t, allocation.TopologyPrefer, drawings...)
-		upstream, total := map[string]*framework.NodeInfo{}, 0
-		for _, n := range s.nodes {
-			total += n.gpus
-			node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name}}
-			node.Status.Allocatable = v1.ResourceList{
-				v1.ResourceName(gpu.Resource): *apiresource.NewQuantity(int64(n.gpus), apiresource.DecimalSI),
-				v1.ResourcePods:               *apiresource.NewQuantity(110, apiresource.DecimalSI),
-			}
-			upstream[n.name] = framework.NewNodeInfo()
-			upstream[n.name].SetNode(node)
-		}
+		upstream := s.upstream()
 		for i := 0; ; i++ {
-			pod, asked := randomPod(random, fmt.Sprint("pod-", i))
-			for _, n := range s.nodes {
-				fits := s.fits(n, asked)
-				lacks := noderesources.Fits(pod, upstream[n.name], nil, noderesources.ResourceRequestsOptions{})
-				switch {
-				case len(lacks) > 0:
-					refused++
-				case !fits.Fits && !fits.NoDevices:
-					t.Fatalf("cluster %d: %s (%s) fits upstream, and is refused here: %v %v\npod: %+v", seed, n.name,
-						drawings, fits.Shortage, fits.Reasons, asked.Pod)
-				default:
-					accepted++
-				}
-			}
-			if free, _ := s.free(); 2*free <= total || i == 100 {
+			next := randomPod(random)
+			yes, no := s.compare(upstream, next)
+			accepted, refused = accepted+yes, refused+no
+			if s.halfFull() || i == 100 {
 				break
 			}
 			before := map[string]int{}
 			for _, n := range s.nodes {
 				before[n.name] = len(n.holders)
 			}
-			s.place(asked)
+			name := fmt.Sprint("pod-", i)
+			s.place(requestOf(next.info(name)))
 			for _, n := range s.nodes {
 				if len(n.holders) > before[n.name] {
-					upstream[n.name].AddPod(pod)
+					upstream[n.name].AddPod(next.spec(name))
 				}
 			}
 		}
@@ -123,5 +93,35 @@ func TestNodesThatUpstreamAcceptsAreAccepted(t *testing.T) {
 	t.Logf("%d nodes accepted, %d refused by upstream", accepted, refused)
 	if accepted < *upstreamStates || refused < *upstreamStates/4 {
 		t.Error("the clusters are too much alike")
+	}
+}
+
+// The recorded states stay the same when the allocator places pods otherwise.
+func TestInEachRecordedStateNodesThatUpstreamAcceptsAreAccepted(t *testing.T) {
+	if *rewriteStates {
+		text := bytes.NewBufferString(statesHeader)
+		for seed := range uint64(recordedStates) {
+			recordState(t, seed).write(text)
+		}
+		if err := os.WriteFile(statesFile, text.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	states := readStates(t)
+	if len(states) != recordedStates {
+		t.Fatalf("%s has %d states, want %d", statesFile, len(states), recordedStates)
+	}
+	accepted, refused := 0, 0
+	for i, recorded := range states {
+		s, upstream := recorded.load(t)
+		if !s.halfFull() {
+			t.Errorf("state %d is not half full", i+1)
+		}
+		yes, no := s.compare(upstream, recorded.next)
+		accepted, refused = accepted+yes, refused+no
+	}
+	t.Logf("%d nodes accepted, %d refused by upstream", accepted, refused)
+	if accepted < recordedStates || refused < recordedStates/4 {
+		t.Error("the states are too much alike")
 	}
 }
