@@ -18,12 +18,14 @@ export interface Why {
   nodes: number
   fits?: string[]
   reasons?: { text: string; nodes: string[] }[]
-  smallest?: {
-    end?: { pods: { namespace: string; name: string; priority: number }[]; placement: Placement }
-    add?: { like: string; placement: Placement }
-    relax?: { text: string; nodes: string[] }[]
-    complete: boolean
-  }
+  smallest?: Smallest
+}
+
+export interface Smallest {
+  end?: { pods: { namespace: string; name: string; priority: number }[]; placement: Placement }
+  add?: { like: string; placement: Placement }
+  relax?: { text: string; nodes: string[]; topology?: boolean }[]
+  complete: boolean
 }
 
 /** What the server of the page answers: see "answer" in pkg/kubectl/web. */
@@ -49,6 +51,47 @@ export function changeText(change: Change): string {
       return path.length > 0 ? `${path.slice(-2).join("/")} of ${node} were cordoned` : `${node} were cordoned`
     }
   }
+}
+
+/** A change by which a pod that waits would fit. */
+export interface Proposal {
+  text: string
+  /** The nodes that the pod goes to then. */
+  nodes: string[]
+  /** The change, if it is one of the cluster and not of the pod. */
+  changes?: Change[]
+}
+
+/**
+ * The changes by which a pod would fit, as "kubectl device why" has them: devices that are connected less well come
+ * before the pods to end, those before one more node, and other changes of the pod come last.
+ */
+export function proposalsOf({ end, add, relax }: Smallest): Proposal[] {
+  const relaxed = (topology: boolean): Proposal[] =>
+    (relax ?? []).filter((r) => (r.topology ?? false) === topology).map(({ text, nodes }) => ({ text, nodes }))
+  return [
+    ...relaxed(true),
+    ...(end ? [{
+      text: "end " + end.pods.map((p) => `${p.namespace}/${p.name} (priority ${p.priority})`).join(", "),
+      nodes: [end.placement.node],
+      changes: end.pods.map((p) => `without:${p.namespace}/${p.name}`),
+    }] : []),
+    ...(add ? [{ text: "one more node like " + add.like, nodes: ["the new one"], changes: ["like:" + add.like] }] : []),
+    ...relaxed(false),
+  ]
+}
+
+/** How the proposals are introduced, or why there are none. */
+export function proposalsText({ complete }: Smallest, found: number): string {
+  if (found > 0) return `It would fit with any one of these${complete ? "" : ", the best that were found"}:`
+  if (complete) return "No pods to end, no node more and no constraint less would be enough."
+  return "No change was found by which it would fit."
+}
+
+/** Names, a few of many. */
+export function fewOf(names: string[]): string {
+  const few = 3
+  return names.length <= few + 1 ? names.join(", ") : `${names.slice(0, few).join(", ")} and ${names.length - few} more`
 }
 
 /** What to ask why a pod waits, or where it would go after changes. */

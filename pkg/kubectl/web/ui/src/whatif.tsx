@@ -6,7 +6,10 @@ import { useState } from "preact/hooks"
 import type { Props } from "./app"
 import type { Cluster, Pod } from "./cluster"
 import { Panel } from "./panel"
-import { type Answer, type Change, type Why, changeText, placementText, queryOf, useAnswer } from "./question"
+import {
+  type Answer, type Change, type Smallest, type Why, changeText, fewOf, placementText, proposalsOf, proposalsText, queryOf,
+  useAnswer,
+} from "./question"
 import { reasonOf } from "./text"
 import { type View, noQuestion } from "./view"
 
@@ -35,7 +38,6 @@ function NoAnswer({ problem }: { problem: string }) {
 
 /** The reasons of the nodes, and the smallest changes. */
 function Reasons({ why, try: attempt }: { why: Why; try?: (changes: Change[]) => void }) {
-  const { end, add, relax, complete } = why.smallest ?? {}
   const fits = why.fits?.length ?? 0
   return (
     <>
@@ -53,24 +55,23 @@ function Reasons({ why, try: attempt }: { why: Why; try?: (changes: Change[]) =>
           </li>
         ))}
       </ul>
-      {(end || add || relax?.length) && <p class="quiet">It would fit with any one of these{complete ? "" : ", the best that were found"}:</p>}
+      {why.smallest && <Proposals smallest={why.smallest} attempt={attempt} />}
+    </>
+  )
+}
+
+/** The smallest changes, with where the pod would go. */
+function Proposals({ smallest, attempt }: { smallest: Smallest; attempt?: (changes: Change[]) => void }) {
+  const proposals = proposalsOf(smallest)
+  return (
+    <>
+      <p class="quiet">{proposalsText(smallest, proposals.length)}</p>
       <ul class="changes">
-        {end && (
-          <li>
-            <Try changes={end.pods.map((p) => `without:${p.namespace}/${p.name}`)} attempt={attempt}>
-              end {end.pods.map((p) => `${p.namespace}/${p.name}`).join(" and ")}
-            </Try>
+        {proposals.map(({ text, nodes, changes }) => (
+          <li key={text}>
+            {changes ? <Try changes={changes} attempt={attempt}>{text}</Try> : text}{" "}
+            <span class="quiet">goes to {fewOf(nodes)}</span>
           </li>
-        )}
-        {add && (
-          <li>
-            <Try changes={["like:" + add.like]} attempt={attempt}>
-              one more node like {add.like}
-            </Try>
-          </li>
-        )}
-        {relax?.map((r) => (
-          <li key={r.text}>{r.text}</li>
         ))}
       </ul>
     </>

@@ -5,7 +5,7 @@ import assert from "node:assert/strict"
 import test from "node:test"
 import { Cluster } from "../src/cluster"
 import { Events } from "../src/connection"
-import { changeText, devicesAt, placementText, queryOf } from "../src/question"
+import { changeText, devicesAt, fewOf, placementText, proposalsOf, proposalsText, queryOf } from "../src/question"
 import { node, pod } from "./fixture"
 
 test("events come whole, however they are cut", () => {
@@ -43,4 +43,41 @@ test("an answer lights the devices that are there, and names those of a node tha
   assert.equal(placementText(cluster, at("a")), "a, with gpu-0, gpu-1")
   assert.equal(placementText(cluster, at("like-a-1")), "the new node, with gpu-0, gpu-1")
   assert.equal(placementText(cluster, { node: "a" }), "a")
+})
+
+test("weaker topology is proposed before pods are ended, and those before a node more and other constraints", () => {
+  const smallest = {
+    end: {
+      pods: [{ namespace: "default", name: "a", priority: 0 }, { namespace: "ml", name: "b", priority: 7 }],
+      placement: { node: "n1" },
+    },
+    add: { like: "n2", placement: { node: "like-n2-1" } },
+    relax: [
+      { text: "without the node selector zone=a", nodes: ["n3"] },
+      { text: "without gpu/gpu-generate-topology", nodes: ["n1", "n3"], topology: true },
+    ],
+    complete: true,
+  }
+  assert.deepEqual(proposalsOf(smallest), [
+    { text: "without gpu/gpu-generate-topology", nodes: ["n1", "n3"] },
+    {
+      text: "end default/a (priority 0), ml/b (priority 7)", nodes: ["n1"],
+      changes: ["without:default/a", "without:ml/b"],
+    },
+    { text: "one more node like n2", nodes: ["the new one"], changes: ["like:n2"] },
+    { text: "without the node selector zone=a", nodes: ["n3"] },
+  ])
+})
+
+test("no proposals are announced as such, in words that say whether all was tried", () => {
+  assert.deepEqual(proposalsOf({ complete: true }), [])
+  assert.match(proposalsText({ complete: true }, 0), /^No pods to end, no node more/)
+  assert.match(proposalsText({ complete: false }, 0), /^No change was found/)
+  assert.equal(proposalsText({ complete: true }, 1), "It would fit with any one of these:")
+  assert.equal(proposalsText({ complete: false }, 2), "It would fit with any one of these, the best that were found:")
+})
+
+test("of many names a few are shown", () => {
+  assert.equal(fewOf(["a", "b", "c", "d"]), "a, b, c, d")
+  assert.equal(fewOf(["a", "b", "c", "d", "e"]), "a, b, c and 2 more")
 })
