@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HideRDMA makes the kernel look to the calling thread, and to the programs that it starts, like
+// HideRDMA makes the kernel appear to the calling thread, and to the programs that it starts, like
 // one that is too old to be queried about RDMA: a netlink socket for RDMA cannot be opened, with
 // EINVAL, whether the kernel has RDMA or not. It holds as long as the thread, which must be one
 // that [WithMounts] or [Sandbox.Do] gives up.
@@ -34,8 +34,9 @@ func HideRDMA() error {
 		finish(unix.SECCOMP_RET_ALLOW),
 	}
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0); err != nil {
-		return fmt.Errorf("hide RDMA from a thread: %w", err)
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program)))
+	if errno != 0 {
+		return fmt.Errorf("hide RDMA from a thread: %w", errno)
 	}
 	return nil
 }

@@ -66,8 +66,8 @@ func (p Plugin) Resources() map[types.ResourceName][]Device {
 	return all
 }
 
-// KubeletDirectory is the directory that all plugins take for the kubelet's, KubeletRegistry the one
-// that those take for it which register by sockets, and SpecDir is where some keep CDI files.
+// KubeletDirectory is the kubelet's directory for plugins that call Register, KubeletRegistry that
+// for plugins which register by sockets, and SpecDir is where some keep CDI files.
 const (
 	KubeletDirectory = "/var/lib/kubelet/device-plugins"
 	KubeletRegistry  = "/var/lib/kubelet/plugins_registry"

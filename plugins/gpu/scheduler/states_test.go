@@ -30,7 +30,7 @@ var rewriteStates = flag.Bool("rewrite", false, "record the states of testdata/s
 const (
 	statesFile     = "testdata/states.txt"
 	recordedStates = 300
-	statesHeader   = `# Clusters with half of their GPUs in use, and the pod that comes next, in which both filters are tested.
+	statesHeader   = `# Clusters with half of their GPUs in use, and the next pod: both filters are tested on them.
 # Recorded by: go test ./plugins/gpu/scheduler -run InEachRecordedState -rewrite
 # node DRAWING: GPUs are letters, close groups are separated by spaces, wide ones by bars.
 # pod CONTAINER …: a pod of the node above. Its containers in the order of the spec (init, side, main), with
