@@ -31,8 +31,9 @@ type Placer struct {
 	score []float64 // current
 	side  []int64   // held by sidecars while the current init container runs
 	// sidecar identifies what sidecars hold, at any time: resources that differ in it serve init
-	// containers differently.
+	// containers differently. It counts while marked.
 	sidecar []int64
+	marked  bool    // the pod has init containers: side, sidecar and sum may differ
 	sum     []int64 // of that init container: so far in the exact search, in one group in the walk
 
 	touched  []int32 // by instance: allocations of this pod below it
@@ -120,7 +121,10 @@ func (p *Placer) reset(tree *DeviceTree, used []int64, req *Request) {
 	p.used = append(p.used[:0], used[:n]...)
 	p.pod, p.bits = zeroed(p.pod, n), zeroed(p.bits, n)
 	p.side, p.sum = zeroed(p.side, n), zeroed(p.sum, n)
-	p.sidecar, p.mark = zeroed(p.sidecar, n), 0
+	p.sidecar = slices.Grow(p.sidecar[:0], n)[:n]
+	if p.mark, p.marked = 0, req.running < len(req.containers); p.marked {
+		clear(p.sidecar)
+	}
 	p.score = slices.Grow(p.score[:0], n)[:n]
 	for r := range p.score {
 		p.score[r] = rate(tree.mode[r], tree.allocatable[r], used[r], 0)
@@ -255,7 +259,9 @@ func (p *Placer) growth(r int32, quantity, whole int64) int64 {
 func (p *Placer) set(i, r int32, more int64) {
 	p.used[r] += more
 	p.pod[r] += more
-	p.sidecar[r] += more * p.mark
+	if p.mark != 0 {
+		p.sidecar[r] += more * p.mark
+	}
 	p.bits[r] |= p.req.items[i].quantity
 	p.score[r] = rate(p.modeFor(i, r), p.tree.allocatable[r], p.used[r], p.bits[r])
 }
@@ -299,7 +305,7 @@ func (p *Placer) undo(mark int) {
 // enter prepares the placer for a container.
 func (p *Placer) enter(ctr *container) {
 	p.running, p.mark = ctr.kind != Init, 0
-	if ctr.kind == Sidecar {
+	if ctr.kind == Sidecar && p.marked {
 		p.mark = sidecarMark(ctr.order)
 	}
 	if !p.running {

@@ -107,8 +107,10 @@ func (p *Placer) interchangeable(x, y int32) bool {
 	p.exact.steps += int(a.hi - a.lo)
 	for k := range a.hi - a.lo {
 		r, q := a.lo+k, b.lo+k
-		if p.used[r] != p.used[q] || p.pod[r] != p.pod[q] || p.bits[r] != p.bits[q] ||
-			p.side[r] != p.side[q] || p.sidecar[r] != p.sidecar[q] || p.sum[r] != p.sum[q] || p.score[r] != p.score[q] {
+		if p.used[r] != p.used[q] || p.pod[r] != p.pod[q] || p.bits[r] != p.bits[q] || p.score[r] != p.score[q] {
+			return false
+		}
+		if p.marked && (p.side[r] != p.side[q] || p.sidecar[r] != p.sidecar[q] || p.sum[r] != p.sum[q]) {
 			return false
 		}
 	}

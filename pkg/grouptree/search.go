@@ -130,7 +130,7 @@ func (p *Placer) nextGroup(k int, g int32) bool {
 			break
 		}
 		s.steps++
-		if !p.taken(g, x) && !p.redundant(x, s.tried[tried:]) {
+		if !(grp.different && p.taken(g, x)) && !p.redundant(x, s.tried[tried:]) {
 			s.tried = append(s.tried, x)
 			stop = p.try(k, g, x)
 		}
@@ -209,13 +209,10 @@ func (p *Placer) endContainer(k int) bool {
 	return stop
 }
 
-// taken reports whether an earlier group of the container has instance x, and group g must have
-// another one. The groups before g in canonical order, except those that g is in, are placed.
+// taken reports whether an earlier group of the container has instance x, and group g, which is
+// different, must have another one. The groups before g in canonical order, except those that g is in, are placed.
 func (p *Placer) taken(g, x int32) bool {
 	grp := &p.req.groups[g]
-	if !grp.different {
-		return false
-	}
 	for h := g - 1; h >= 0 && p.req.groups[h].parent >= 0; h-- {
 		p.exact.steps++
 		other := &p.req.groups[h]

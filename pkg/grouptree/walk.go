@@ -66,7 +66,7 @@ func (p *Placer) chooseAmong(g, first, last int32, depth int, inUse bool) bool {
 		if p.exhausted() {
 			return false
 		}
-		if p.touched[c] > 0 != inUse || p.taken(g, c) {
+		if p.touched[c] > 0 != inUse || grp.different && p.taken(g, c) {
 			continue
 		}
 		if p.equivalent(c, model) {
