@@ -34,15 +34,36 @@ const (
 	ModeVariable       = "KUBEDEVICE_CLUSTER_MODE"
 )
 
-// Run starts a cluster, hands it to use, runs the tests, takes the cluster down, and returns the
-// exit code for TestMain. options must name a directory that no other package uses; its logs stay
-// after a failure.
+// Main runs the tests of a package on a cluster, and returns the exit code for TestMain. Where
+// Skipped says so, no test runs.
 //
-// Where Skipped says so, no test runs.
-func Run(m *testing.M, options cluster.Options, use func(*cluster.Cluster)) int {
+// prepare returns the options of the cluster, which must name a directory that no other package
+// uses; its logs stay after a failure. prepare may keep files in dir, which all users can read and
+// which is removed at the end. use gets the cluster before the first test. When either fails, no
+// test runs. Tests without a cluster of the package's own have neither.
+func Main(m *testing.M, prepare func(dir string) (cluster.Options, error), use func(*cluster.Cluster) error) int {
 	if code, skipped := Skipped(); skipped {
 		return code
 	}
+	if prepare == nil {
+		return m.Run()
+	}
+	dir, err := os.MkdirTemp("", "kubedevice-e2e-")
+	if err != nil {
+		return fail(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return fail(err)
+	}
+	options, err := prepare(dir)
+	if err != nil {
+		return fail(err)
+	}
+	return run(m, options, use)
+}
+
+func run(m *testing.M, options cluster.Options, use func(*cluster.Cluster) error) int {
 	if err := Build(context.Background(), options.Programs, options.Extras()...); err != nil {
 		return fail(err)
 	}
@@ -52,8 +73,12 @@ func Run(m *testing.M, options cluster.Options, use func(*cluster.Cluster)) int 
 	if err != nil {
 		return fail(err)
 	}
-	use(c)
-	code := m.Run()
+	var code int
+	if err := use(c); err != nil {
+		code = fail(err)
+	} else {
+		code = m.Run()
+	}
 	ctx, cancel = context.WithTimeout(context.Background(), stopLimit)
 	defer cancel()
 	if err := c.Stop(ctx); err != nil {

@@ -6,7 +6,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -24,12 +23,14 @@ func TestMain(m *testing.M) {
 		launch(dir)
 		return
 	}
-	options, err := clustertest.Options("e2e", 2)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c }))
+	os.Exit(clustertest.Main(m, prepare, use))
+}
+
+func prepare(string) (cluster.Options, error) { return clustertest.Options("e2e", 2) }
+
+func use(c *cluster.Cluster) error {
+	shared = c
+	return nil
 }
 
 // timeout is how long a test waits for something that should take seconds.

@@ -16,12 +16,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/clustertest"
 )
 
-func TestMain(m *testing.M) {
-	if code, skipped := clustertest.Skipped(); skipped {
-		os.Exit(code)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, nil, nil)) }
 
 func TestASampleOfAttemptsIsRefusedAndSucceedsWithoutItsDefence(t *testing.T) {
 	for _, mode := range attack.Modes() {

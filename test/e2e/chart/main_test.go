@@ -38,40 +38,33 @@ var full = flag.Bool("full", false, "tell all stories to their end, also what ot
 // timeout is how long a story may take.
 const timeout = 5 * time.Minute
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, prepare, use)) }
 
-func run(m *testing.M) int {
-	err := prepare()
-	defer os.RemoveAll(dir) //nolint:errcheck // files of no value in the directory for such
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "FAIL:", err)
-		return 1
-	}
-	return clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c })
+func use(c *cluster.Cluster) error {
+	shared = c
+	return nil
 }
 
-func prepare() (err error) {
+func prepare(directory string) (_ cluster.Options, err error) {
 	if options, err = clustertest.Options("e2e-chart", 2); err != nil {
-		return err
+		return options, err
 	}
 	if root, err = checkout.Root(); err != nil {
-		return err
+		return options, err
 	}
 	for _, needed := range append(layouts(), helm()) {
 		if _, err := os.Stat(needed); err != nil {
-			return fmt.Errorf("%w (make helm images plugin-image NAME=widget)", err)
+			return options, fmt.Errorf("%w (make helm images plugin-image NAME=widget)", err)
 		}
 	}
-	if dir, err = os.MkdirTemp("", "kubedevice-e2e-chart-"); err != nil {
-		return err
-	}
+	dir = directory
 	options.Visible = append(options.Visible, dir)
 	options.Scheduler, options.Manifests, options.Seals = cluster.Program{}, nil, ""
 	inventory, kubecri = options.Nodes[0].Inventory, *options.Nodes[0].Kubecri
 	for i := range options.Nodes {
 		options.Nodes[i].Kubecri, options.Nodes[i].Inventory = nil, ""
 	}
-	return os.Chmod(dir, 0o755)
+	return options, nil
 }
 
 // helm is the program of Helm.

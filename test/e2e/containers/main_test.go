@@ -13,7 +13,6 @@ package containers
 import (
 	"context"
 	"flag"
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -39,14 +38,12 @@ var (
 // cgroups is the parent of the nodes' cgroups.
 var cgroups string
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, prepare, use)) }
 
-func run(m *testing.M) int {
-	flag.Parse()
+func prepare(string) (cluster.Options, error) {
 	var err error
 	if options, err = clustertest.Options("e2e-containers", len(modes)); err != nil {
-		fmt.Fprintln(os.Stderr, "FAIL:", err)
-		return 1
+		return options, err
 	}
 	for i, mode := range modes {
 		node := &options.Nodes[i]
@@ -54,7 +51,12 @@ func run(m *testing.M) int {
 		node.Kubecri.Args = append(node.Kubecri.Args, "--v=2") // with which it logs that it is registered
 	}
 	cgroups = "/" + cluster.CgroupName(options.Dir)
-	return clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c })
+	return options, nil
+}
+
+func use(c *cluster.Cluster) error {
+	shared = c
+	return nil
 }
 
 // begin returns the context of a test, which ends with it or after the timeout.

@@ -18,12 +18,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/demo"
 )
 
-func TestMain(m *testing.M) {
-	if code, skipped := clustertest.Skipped(); skipped {
-		os.Exit(code)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, nil, nil)) }
 
 // The cluster is kept: the commands that the demo names show what has happened, and all others
 // print what the scripts say.

@@ -20,13 +20,9 @@ const simgpu = "simgpu.so"
 type clusterDir string
 
 // newClusterDir makes one, with the scheduler's plugin of simulated GPUs.
-func newClusterDir() (clusterDir, error) {
-	path, err := os.MkdirTemp("", "kubedevice-e2e-devices-")
-	if err != nil {
-		return "", err
-	}
+func newClusterDir(path string) (clusterDir, error) {
 	f := clusterDir(path)
-	return f, errors.Join(os.Chmod(path, 0o755), os.Mkdir(f.schedulerPlugins(), 0o755),
+	return f, errors.Join(os.Mkdir(f.schedulerPlugins(), 0o755),
 		f.addPlugin("scheduler", f.schedulerPlugins()))
 }
 

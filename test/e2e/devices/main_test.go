@@ -28,25 +28,20 @@ var (
 	observer *observe.Observer
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, prepare, use)) }
 
-func run(m *testing.M) int {
-	options, err := prepare()
-	defer os.RemoveAll(string(files)) //nolint:errcheck // files of no value in the directory for such
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "FAIL:", err)
-		return 1
-	}
-	return clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c })
+func use(c *cluster.Cluster) error {
+	shared = c
+	return nil
 }
 
-// prepare makes files and returns the options of a cluster that reads them.
-func prepare() (cluster.Options, error) {
+// prepare makes files in a directory and returns the options of a cluster that reads them.
+func prepare(directory string) (cluster.Options, error) {
 	options, err := clustertest.Options("e2e-devices", 2)
 	if err != nil {
 		return options, err
 	}
-	if files, err = newClusterDir(); err != nil {
+	if files, err = newClusterDir(directory); err != nil {
 		return options, err
 	}
 	options.Visible = append(options.Visible, string(files))

@@ -25,37 +25,27 @@ import (
 // shared is the cluster of the package. Its first node has no kubecri.
 var shared *cluster.Cluster
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, prepare, use)) }
 
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "differential")
-	if err != nil {
-		return fail(err)
-	}
-	defer os.RemoveAll(dir) //nolint:errcheck // files of no value in the directory for such
+func prepare(dir string) (cluster.Options, error) {
 	options, err := clustertest.HostedOptions("e2e-differential", 2, dir)
 	if err != nil {
-		return fail(err)
+		return options, err
 	}
 	options.Nodes[0].Kubecri = nil
 	// A kubelet reports devices with its status, every ten seconds by default.
 	options.Nodes[0].KubeletArgs = []string{"--node-status-update-frequency=1s"}
-	var failed error
-	code := clustertest.Run(m, options, func(c *cluster.Cluster) {
-		shared = c
-		for _, n := range c.Nodes {
-			failed = errors.Join(failed, furnish(n))
-		}
-	})
-	if failed != nil {
-		return fail(failed)
-	}
-	return code
+	return options, nil
 }
 
-func fail(err error) int {
-	fmt.Fprintln(os.Stderr, "FAIL:", err)
-	return 1
+func use(c *cluster.Cluster) error {
+	shared = c
+	for _, n := range c.Nodes {
+		if err := furnish(n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // major is the number of the device nodes. Linux leaves it to experiments: no driver is behind

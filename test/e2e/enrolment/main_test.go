@@ -25,6 +25,8 @@ var (
 	options cluster.Options
 	// node is its node.
 	node *enrolments.Node
+	// kubecri is what it is to be enrolled with.
+	kubecri cluster.Program
 	// dir has the files that systemd would have, and those of the test.
 	dir string
 )
@@ -32,45 +34,28 @@ var (
 // timeout is how long a story may take; one waits for a minute by itself.
 const timeout = 4 * time.Minute
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, prepare, use)) }
 
-func run(m *testing.M) int {
-	kubecri, err := prepare()
-	defer os.RemoveAll(dir) //nolint:errcheck // files of no value in the directory for such
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "FAIL:", err)
-		return 1
-	}
-	failed := false
-	code := clustertest.Run(m, options, func(c *cluster.Cluster) {
-		shared = c
-		if node, err = enrolments.NewNode(c, c.Nodes[0], options, filepath.Join(dir, "node"), kubecri,
-			"--plugins-for-other-devices"); err != nil {
-			fmt.Fprintln(os.Stderr, "FAIL:", err)
-			failed = true
-		}
-	})
-	if failed {
-		return 1
-	}
-	return code
+func use(c *cluster.Cluster) (err error) {
+	shared = c
+	node, err = enrolments.NewNode(c, c.Nodes[0], options, filepath.Join(dir, "node"), kubecri,
+		"--plugins-for-other-devices")
+	return err
 }
 
-// prepare describes the cluster, and returns the kubecri that its node is to be enrolled with.
-func prepare() (kubecri cluster.Program, err error) {
+// prepare describes the cluster, and keeps the kubecri that its node is to be enrolled with.
+func prepare(directory string) (_ cluster.Options, err error) {
 	if options, err = clustertest.Options("e2e-enrolment", 1); err != nil {
-		return kubecri, err
+		return options, err
 	}
-	if dir, err = os.MkdirTemp("", "kubedevice-e2e-enrolment-"); err != nil {
-		return kubecri, err
-	}
+	dir = directory
 	options.Visible = append(options.Visible, dir)
 	kubecri = enrolments.TakeKubecri(&options.Nodes[0])
 	// The plugin that registers with the kubelet.
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "plugin"), "../numa/testdata/plugin")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := build.CombinedOutput(); err != nil {
-		return kubecri, fmt.Errorf("build the plugin: %w\n%s", err, said)
+		return options, fmt.Errorf("build the plugin: %w\n%s", err, said)
 	}
-	return kubecri, os.Chmod(dir, 0o755)
+	return options, nil
 }

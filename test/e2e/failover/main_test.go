@@ -40,26 +40,15 @@ var (
 	auditor *audit.Auditor
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, prepare, use)) }
 
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "failover-")
-	if err != nil {
-		return fail(err)
-	}
-	defer os.RemoveAll(dir) //nolint:errcheck // files of no value in the directory for such
-	options, err := furnish(dir)
-	if err != nil {
-		return fail(err)
-	}
-	auditor = audit.New(func() (map[string]audit.Container, error) {
-		return audit.Running(cluster.CgroupName(options.Dir), audit.Visible)
-	})
-	return clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c })
+func use(c *cluster.Cluster) error {
+	shared = c
+	return nil
 }
 
-// furnish returns the options of a cluster whose nodes have the hardware.
-func furnish(dir string) (options cluster.Options, err error) {
+// prepare returns the options of a cluster whose nodes have the hardware.
+func prepare(dir string) (options cluster.Options, err error) {
 	if options, err = clustertest.Options("e2e-failover", 2); err != nil {
 		return options, err
 	}
@@ -67,6 +56,9 @@ func furnish(dir string) (options cluster.Options, err error) {
 	if err != nil {
 		return options, err
 	}
+	auditor = audit.New(func() (map[string]audit.Container, error) {
+		return audit.Running(cluster.CgroupName(options.Dir), audit.Visible)
+	})
 	plugins := filepath.Join(dir, "plugins")
 	options.Visible = append(options.Visible, dir)
 	for i := range options.Nodes {
@@ -92,11 +84,6 @@ func furnish(dir string) (options cluster.Options, err error) {
 		os.Symlink(filepath.Join(root, "_output", "plugins", "device", "nvidiagpu.so"),
 			filepath.Join(plugins, "nvidiagpu.so")),
 	)
-}
-
-func fail(err error) int {
-	fmt.Fprintln(os.Stderr, "FAIL:", err)
-	return 1
 }
 
 // timeout is how long a test waits for something that should take seconds.

@@ -7,7 +7,6 @@ package fronts
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -25,16 +24,20 @@ var (
 	observer *observe.Observer
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, prepare, use)) }
 
-func run(m *testing.M) int {
+func prepare(string) (cluster.Options, error) {
 	options, err := clustertest.Options("e2e-fronts", 2)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "FAIL:", err)
-		return 1
+		return options, err
 	}
 	options.Nodes[0].Mode, options.Nodes[1].Mode = cluster.ModeNRI, cluster.ModeCRI
-	return clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c })
+	return options, nil
+}
+
+func use(c *cluster.Cluster) error {
+	shared = c
+	return nil
 }
 
 // timeout is how long a test waits for something that should take seconds.

@@ -6,7 +6,6 @@
 package guides
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -23,6 +22,9 @@ var (
 	shared *cluster.Cluster
 	// node is its node.
 	node *enrolments.Node
+	// options are those of the cluster, kubecri is what the node is to be enrolled with.
+	options cluster.Options
+	kubecri cluster.Program
 	// scheduler is ours, which is to take the place of upstream's.
 	scheduler cluster.Program
 	// root is the directory of the checkout, and dir one for files.
@@ -32,40 +34,26 @@ var (
 // timeout is how long a guide may take.
 const timeout = 4 * time.Minute
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, prepare, use)) }
 
-func run(m *testing.M) int {
-	options, kubecri, err := prepare()
-	defer os.RemoveAll(dir) //nolint:errcheck // files of no value in the directory for such
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "FAIL:", err)
-		return 1
-	}
-	code := clustertest.Run(m, options, func(c *cluster.Cluster) {
-		shared = c
-		node, err = enrolments.NewNode(c, c.Nodes[0], options, filepath.Join(dir, "node"), kubecri)
-	})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "FAIL:", err)
-		return 1
-	}
-	return code
+func use(c *cluster.Cluster) (err error) {
+	shared = c
+	node, err = enrolments.NewNode(c, c.Nodes[0], options, filepath.Join(dir, "node"), kubecri)
+	return err
 }
 
-// prepare describes the cluster, and returns the kubecri that its node is to be enrolled with.
-func prepare() (options cluster.Options, kubecri cluster.Program, err error) {
+// prepare describes the cluster, and keeps the kubecri that its node is to be enrolled with.
+func prepare(directory string) (_ cluster.Options, err error) {
 	if root, err = checkout.Root(); err != nil {
-		return options, kubecri, err
+		return options, err
 	}
 	if options, err = clustertest.Options("e2e-guides", 1); err != nil {
-		return options, kubecri, err
+		return options, err
 	}
-	if dir, err = os.MkdirTemp("", "kubedevice-e2e-guides-"); err != nil {
-		return options, kubecri, err
-	}
+	dir = directory
 	options.Visible = append(options.Visible, dir)
 	scheduler, options.Scheduler = options.Scheduler, cluster.Program{}
 	options.Manifests, options.Seals = nil, ""
 	kubecri = enrolments.TakeKubecri(&options.Nodes[0])
-	return options, kubecri, os.Chmod(dir, 0o755)
+	return options, nil
 }

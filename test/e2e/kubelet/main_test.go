@@ -29,28 +29,21 @@ var (
 	settings dropIns
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, prepare, use)) }
 
-func run(m *testing.M) int {
-	options, err := prepare()
-	defer os.RemoveAll(string(settings)) //nolint:errcheck // files of no value in the directory for such
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "FAIL:", err)
-		return 1
-	}
-	return clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c })
+func use(c *cluster.Cluster) error {
+	shared = c
+	return nil
 }
 
 // prepare returns the options of a cluster with a node that has kubecri, and one that does without.
-func prepare() (cluster.Options, error) {
+func prepare(directory string) (cluster.Options, error) {
 	options, err := clustertest.Options("e2e-kubelet", 2)
 	if err != nil {
 		return options, err
 	}
 	options.Nodes[1].Kubecri, options.Nodes[1].Inventory = nil, ""
-	if settings, err = newDropIns(); err != nil {
-		return options, err
-	}
+	settings = dropIns(directory)
 	options.Visible = append(options.Visible, string(settings))
 	for i := range options.Nodes {
 		node := fmt.Sprintf("node-%d", i+1)

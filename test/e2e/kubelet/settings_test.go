@@ -27,11 +27,6 @@ volumeStatsAggPeriod: 2s
 crashLoopBackOff: {maxContainerRestartPeriod: 1s}
 `
 
-func newDropIns() (dropIns, error) {
-	path, err := os.MkdirTemp("", "kubedevice-e2e-kubelet-")
-	return dropIns(path), errors.Join(err, os.Chmod(path, 0o755))
-}
-
 func (d dropIns) directory(node string) string { return filepath.Join(string(d), node) }
 
 // set gives a node's kubelet these settings when it starts the next time.

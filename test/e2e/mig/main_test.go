@@ -9,7 +9,6 @@ package mig
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -31,23 +30,15 @@ var (
 	configuration string
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, prepare, use)) }
 
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "mig-")
-	if err != nil {
-		return fail(err)
-	}
-	defer os.RemoveAll(dir) //nolint:errcheck // files of no value in the directory for such
-	options, err := furnish(dir)
-	if err != nil {
-		return fail(err)
-	}
-	return clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c })
+func use(c *cluster.Cluster) error {
+	shared = c
+	return nil
 }
 
-// furnish returns the options of a cluster whose node has the hardware.
-func furnish(dir string) (options cluster.Options, err error) {
+// prepare returns the options of a cluster whose node has the hardware.
+func prepare(dir string) (options cluster.Options, err error) {
 	if options, err = clustertest.Options("e2e-mig", 1); err != nil {
 		return options, err
 	}
@@ -77,11 +68,6 @@ func furnish(dir string) (options cluster.Options, err error) {
 			library.At("1g.10gb", 0), library.At("1g.10gb", 1), library.At("1g.10gb", 2), library.At("3g.40gb", 4),
 		}}),
 	)
-}
-
-func fail(err error) int {
-	fmt.Fprintln(os.Stderr, "FAIL:", err)
-	return 1
 }
 
 // timeout is how long a test waits for something that should take seconds.

@@ -25,24 +25,16 @@ var (
 	prometheus string
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, prepare, use)) }
 
-func run(m *testing.M) int {
-	if code, skipped := clustertest.Skipped(); skipped {
-		return code
-	}
-	options, err := prepare()
-	defer os.RemoveAll(files) //nolint:errcheck // files of no value in the directory for such
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "FAIL:", err)
-		return 1
-	}
-	return clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c })
+func use(c *cluster.Cluster) error {
+	shared = c
+	return nil
 }
 
 // prepare builds Prometheus, and returns the options of a cluster whose metrics other machines may
 // read, as deploy/monitoring wants it.
-func prepare() (cluster.Options, error) {
+func prepare(directory string) (cluster.Options, error) {
 	options, err := clustertest.Options("e2e-monitoring", 2)
 	if err != nil {
 		return options, err
@@ -60,12 +52,7 @@ func prepare() (cluster.Options, error) {
 	if said, err := build.CombinedOutput(); err != nil {
 		return options, fmt.Errorf("build Prometheus: %w\n%s", err, said)
 	}
-	if files, err = os.MkdirTemp("", "kubedevice-e2e-monitoring-"); err != nil {
-		return options, err
-	}
-	if err := os.Chmod(files, 0o755); err != nil {
-		return options, err
-	}
+	files = directory
 	options.Visible = append(options.Visible, files)
 	options.Scheduler.Args = append(options.Scheduler.Args, "--bind-address=0.0.0.0")
 	for i := range options.Nodes {

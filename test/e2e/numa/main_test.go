@@ -26,29 +26,27 @@ var (
 	shared *cluster.Cluster
 	// nodes are its nodes with their plugins.
 	nodes []*node
+	// dir has the files of the test.
+	dir string
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, prepare, use)) }
 
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "numa")
-	if err != nil {
-		return fail(err)
-	}
-	defer os.RemoveAll(dir) //nolint:errcheck // files of no value in the directory for such
+func prepare(directory string) (cluster.Options, error) {
+	dir = directory
 	options, err := clustertest.HostedOptions("e2e-numa", 2, dir)
 	if err != nil {
-		return fail(err)
+		return options, err
 	}
-	if err := buildPlugin(dir); err != nil {
-		return fail(err)
+	return options, buildPlugin(dir)
+}
+
+func use(c *cluster.Cluster) error {
+	shared = c
+	for _, n := range c.Nodes {
+		nodes = append(nodes, newNode(n, dir))
 	}
-	return clustertest.Run(m, options, func(c *cluster.Cluster) {
-		shared = c
-		for _, n := range c.Nodes {
-			nodes = append(nodes, newNode(n, dir))
-		}
-	})
+	return nil
 }
 
 // buildPlugin builds the device plugin that all of the nodes' are.
@@ -59,11 +57,6 @@ func buildPlugin(dir string) error {
 		return fmt.Errorf("build the plugin: %w\n%s", err, said)
 	}
 	return nil
-}
-
-func fail(err error) int {
-	fmt.Fprintln(os.Stderr, "FAIL:", err)
-	return 1
 }
 
 // timeout is how long a test waits for something that should take seconds.

@@ -15,12 +15,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/robustness"
 )
 
-func TestMain(m *testing.M) {
-	if code, skipped := clustertest.Skipped(); skipped {
-		os.Exit(code)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, nil, nil)) }
 
 func TestKillingKubecriWhileContainersAreCreatedLosesNothingAndLeavesNothing(t *testing.T) {
 	options := sample(t, cluster.ModeCRI)

@@ -7,7 +7,6 @@
 package runtimes
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
@@ -23,28 +22,23 @@ var (
 	directory string
 )
 
-func TestMain(m *testing.M) { os.Exit(runAll(m)) }
+func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, prepare, use)) }
 
-func runAll(m *testing.M) int {
-	if code, skipped := clustertest.Skipped(); skipped {
-		return code
-	}
+func prepare(plugins string) (cluster.Options, error) {
 	options, err := clustertest.Options("e2e-runtimes", 2)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "FAIL:", err)
-		return 1
+		return options, err
 	}
 	directory = options.Dir
-	plugins, err := newPlugins()
-	defer os.RemoveAll(plugins) //nolint:errcheck // files of no value in the directory for such
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "FAIL:", err)
-		return 1
-	}
 	options.Visible = append(options.Visible, plugins)
 	options.Nodes[0].Runtime, options.Nodes[1].Runtime = cluster.Containerd17, cluster.Containerd23
 	for i := range options.Nodes {
 		options.Nodes[i].Kubecri.Args = []string{"--cridevices=" + plugins}
 	}
-	return clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c })
+	return options, addPlugins(plugins)
+}
+
+func use(c *cluster.Cluster) error {
+	shared = c
+	return nil
 }

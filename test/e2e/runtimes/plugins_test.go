@@ -17,21 +17,17 @@ import (
 // sdkModule is what every plugin is built with.
 const sdkModule = "github.com/kubedevice/kubedevice/pkg/sdk"
 
-// newPlugins makes a directory of device plugins: that of simulated GPUs, and testdata/cdi.
-func newPlugins() (dir string, err error) {
-	if dir, err = os.MkdirTemp("", "kubedevice-e2e-runtimes-"); err != nil {
-		return "", err
-	}
+// addPlugins adds device plugins to a directory: that of simulated GPUs, and testdata/cdi.
+func addPlugins(dir string) error {
 	root, err := checkout.Root()
 	if err != nil {
-		return dir, err
+		return err
 	}
 	simgpu, err := os.ReadFile(filepath.Join(root, "_output", "plugins", "simulated", "simgpu.so"))
 	if err != nil {
-		return dir, fmt.Errorf("%w: build it first (make build)", err)
+		return fmt.Errorf("%w: build it first (make build)", err)
 	}
-	return dir, errors.Join(
-		os.Chmod(dir, 0o755),
+	return errors.Join(
 		os.WriteFile(filepath.Join(dir, "simgpu.so"), simgpu, 0o644),
 		buildPlugin(root, "testdata/cdi", filepath.Join(dir, "cdi.so")),
 	)

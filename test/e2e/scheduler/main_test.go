@@ -8,7 +8,6 @@ package scheduler
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -25,11 +24,12 @@ import (
 // pod groups switched on.
 var shared *cluster.Cluster
 
-func TestMain(m *testing.M) {
+func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, prepare, use)) }
+
+func prepare(string) (cluster.Options, error) {
 	options, err := clustertest.Options("e2e-scheduler", 1)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "FAIL:", err)
-		os.Exit(1)
+		return options, err
 	}
 	if options.Kubernetes == cluster.Kubernetes137 { // older ones have no such pod groups
 		const gate = "--feature-gates=GenericWorkload=true"
@@ -38,7 +38,12 @@ func TestMain(m *testing.M) {
 		}
 		options.Scheduler.Args = append(options.Scheduler.Args, gate)
 	}
-	os.Exit(clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c }))
+	return options, nil
+}
+
+func use(c *cluster.Cluster) error {
+	shared = c
+	return nil
 }
 
 // timeout is how long a test waits for something that should take seconds.

@@ -6,8 +6,6 @@
 package seals
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -27,26 +25,19 @@ var (
 
 const schedulerPort = 10272
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, prepare, use)) }
 
-func run(m *testing.M) int {
-	options, err := prepare()
-	defer os.RemoveAll(dir) //nolint:errcheck // files of no value in the directory for such
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "FAIL:", err)
-		return 1
-	}
-	return clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c })
+func use(c *cluster.Cluster) error {
+	shared = c
+	return nil
 }
 
-func prepare() (cluster.Options, error) {
+func prepare(directory string) (cluster.Options, error) {
 	options, err := clustertest.Options("e2e-seals", 1)
 	if err != nil {
 		return options, err
 	}
-	if dir, err = os.MkdirTemp("", "kubedevice-e2e-seals-"); err != nil {
-		return options, err
-	}
+	dir = directory
 	options.Seals = ""
 	options.Manifests = options.Manifests[:1] // the roles alone
 	options.Visible = append(options.Visible, dir)
@@ -54,7 +45,7 @@ func prepare() (cluster.Options, error) {
 	sealing.Args = append(sealing.Args[:len(sealing.Args):len(sealing.Args)], "--device-seal-key="+keyFile())
 	node := options.Nodes[0].Kubecri
 	node.Args = append(node.Args, "--kubecri-config="+configFile())
-	return options, errors.Join(os.Chmod(dir, 0o755), configure(""))
+	return options, configure("")
 }
 
 // keyDir is the administrator's directory of keys, and keyFile what the scheduler reads of it.

@@ -27,20 +27,26 @@ var root string
 // timeout is how long the story may take. The longest wait is that for the Job's next pod.
 const timeout = 4 * time.Minute
 
-func TestMain(m *testing.M) {
+func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, prepare, use)) }
+
+func prepare(string) (cluster.Options, error) {
 	options, err := clustertest.Options("e2e-secondscheduler", 1)
-	if err == nil {
-		root, err = checkout.Root()
-	}
-	if err == nil {
-		_, err = os.Stat(layout())
-	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "FAIL:", err, "(make images makes the images)")
-		os.Exit(1)
+		return options, err
+	}
+	if root, err = checkout.Root(); err != nil {
+		return options, err
+	}
+	if _, err := os.Stat(layout()); err != nil {
+		return options, fmt.Errorf("%w (make images makes the images)", err)
 	}
 	options.Scheduler, options.Manifests = cluster.Program{}, nil
-	os.Exit(clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c }))
+	return options, nil
+}
+
+func use(c *cluster.Cluster) error {
+	shared = c
+	return nil
 }
 
 // layout is the directory with the scheduler's image.

@@ -8,7 +8,6 @@ package vendors
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -30,47 +29,33 @@ var (
 	// onePlugin says that the kubelets know one plugin of a resource, and lose it when another one
 	// of that resource leaves them, as those before 1.37 do.
 	onePlugin bool
+	// dir has the files of the test.
+	dir string
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "vendors")
-	if err != nil {
-		return fail(err)
+func TestMain(m *testing.M) {
+	code := clustertest.Main(m, prepare, use)
+	for _, id := range sampleFiles {
+		os.Remove(id)
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // files of no value in the directory for such
+	os.Exit(code)
+}
+
+func prepare(directory string) (cluster.Options, error) {
+	dir = directory
 	options, err := clustertest.HostedOptions("e2e-vendors", 2, dir)
 	if err != nil {
-		return fail(err)
+		return options, err
 	}
 	onePlugin = options.Kubernetes != cluster.Kubernetes137
 	kubecri = *options.Nodes[0].Kubecri
-	if _, skipped := clustertest.Skipped(); !skipped {
-		if err := clustertest.Build(context.Background(), options.Programs, binaries.DevicePlugins); err != nil {
-			return fail(err)
-		}
-	}
-	var started error
-	code := clustertest.Run(m, options, func(c *cluster.Cluster) {
-		shared = c
-		started = furnishNodes(dir)
-		if started != nil {
-			fail(started)
-		}
-	})
-	for _, id := range sampleFiles {
-		os.Remove(id) //nolint:errcheck // it need not be there
-	}
-	if started != nil {
-		return 1
-	}
-	return code
+	return options, clustertest.Build(context.Background(), options.Programs, binaries.DevicePlugins)
 }
 
-// furnishNodes furnishes the nodes for all plugins, but only the first for the example: its devices
-// are files in /tmp, which nodes share.
-func furnishNodes(dir string) error {
+// use furnishes the nodes for all plugins, but only the first for the example: its devices are
+// files in /tmp, which nodes share.
+func use(c *cluster.Cluster) error {
+	shared = c
 	for i, n := range shared.Nodes {
 		furnished, err := furnish(n, filepath.Join(dir, n.Name))
 		if err != nil {
@@ -82,11 +67,6 @@ func furnishNodes(dir string) error {
 		nodes = append(nodes, furnished)
 	}
 	return nil
-}
-
-func fail(err error) int {
-	fmt.Fprintln(os.Stderr, "FAIL:", err)
-	return 1
 }
 
 // timeout is how long a test waits for something that should take seconds.

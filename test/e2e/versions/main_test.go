@@ -8,7 +8,6 @@ package versions
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -27,18 +26,24 @@ var (
 
 const bundle = "no-such-bundle"
 
-func TestMain(m *testing.M) {
+func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, prepare, use)) }
+
+func prepare(string) (cluster.Options, error) {
 	var err error
 	if options, err = clustertest.Options("e2e-versions", 1); err != nil {
-		fmt.Fprintln(os.Stderr, "FAIL:", err)
-		os.Exit(1)
+		return options, err
 	}
 	if os.Getenv(clustertest.KubernetesVariable) == "" {
 		options.Kubernetes = cluster.Kubernetes134
 	}
 	kubecri := options.Nodes[0].Kubecri
 	kubecri.Args = append(kubecri.Args, "--seal-trust-bundle="+bundle)
-	os.Exit(clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c }))
+	return options, nil
+}
+
+func use(c *cluster.Cluster) error {
+	shared = c
+	return nil
 }
 
 // timeout is how long a test waits for something that should take seconds.
