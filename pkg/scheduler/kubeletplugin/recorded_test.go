@@ -6,13 +6,11 @@ package kubeletplugin
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/json"
 	"flag"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
-	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,15 +25,17 @@ var (
 )
 
 const (
-	recorded = "testdata/allocations.txt"
-	// The file has a digest of each block of cases, and the first cases of the first block in full.
+	recorded = "testdata/allocations.txt"         // the first cases of the first block, for people
+	digests  = "testdata/allocations.digests.txt" // the digest of each block of cases
+	// Each case of each block is part of a digest.
 	blocks, casesPerBlock, casesInFull = 60, 1000, 12
 )
 
 // A refactoring of the allocator keeps each of these allocations: the devices, the names of the
 // requests, the scores and the texts of the refusals.
 func TestAllocationsMatchTheRecordedOnes(t *testing.T) {
-	var got, all bytes.Buffer
+	var inFull, sums, all bytes.Buffer
+	inFull.WriteString(legend)
 	fits, refusals := 0, map[string]bool{}
 	for block := range blocks {
 		random := rand.New(rand.NewPCG(12, uint64(block)))
@@ -43,11 +43,12 @@ func TestAllocationsMatchTheRecordedOnes(t *testing.T) {
 		for i := range casesPerBlock {
 			text, fitted, refusal := randomCase(random)
 			digest.Write([]byte(text))
+			title := fmt.Sprintf("\n== case %d of block %d\n", i, block)
 			if block == 0 && i < casesInFull {
-				got.WriteString(text)
+				inFull.WriteString(title + align(text))
 			}
 			if *dump != "" {
-				fmt.Fprintf(&all, "case %d/%d\n%s", block, i, text)
+				all.WriteString(title + align(text))
 			}
 			if fitted {
 				fits++
@@ -55,7 +56,7 @@ func TestAllocationsMatchTheRecordedOnes(t *testing.T) {
 				refusals[refusal] = true
 			}
 		}
-		fmt.Fprintf(&got, "block %d: %x\n", block, digest.Sum(nil)[:8])
+		fmt.Fprintf(&sums, "block %d: %x\n", block, digest.Sum(nil)[:8])
 	}
 	t.Logf("%d of %d pods fit; the others have %d different reasons", fits, blocks*casesPerBlock, len(refusals))
 	if *dump != "" {
@@ -63,24 +64,25 @@ func TestAllocationsMatchTheRecordedOnes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	compare(t, recorded, inFull.String())
+	compare(t, digests, sums.String())
+}
+
+// compare fails the test if text is not what the file has, which -rewrite writes.
+func compare(t *testing.T, file, text string) {
+	t.Helper()
 	if *rewrite {
-		if err := os.WriteFile(recorded, got.Bytes(), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(recorded)
+	want, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	gotLines, wantLines := bytes.Split(got.Bytes(), []byte("\n")), bytes.Split(want, []byte("\n"))
-	for i := range min(len(gotLines), len(wantLines)) {
-		if !bytes.Equal(gotLines[i], wantLines[i]) {
-			t.Fatalf("line %d of %s: recorded:\n%s\nnow:\n%s\n-dump writes every case, for a comparison with the "+
-				"previous commit; -rewrite records an intended change", i+1, recorded, wantLines[i], gotLines[i])
-		}
-	}
-	if len(gotLines) != len(wantLines) {
-		t.Fatalf("%d lines, recorded are %d", len(gotLines), len(wantLines))
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(text, "\n")); diff != "" {
+		t.Errorf("%s (-recorded +now):\n%s\n-dump writes every case, for a comparison with the previous commit; "+
+			"-rewrite records an intended change", file, diff)
 	}
 }
 
@@ -132,41 +134,23 @@ func randomCase(random *rand.Rand) (text string, fits bool, refusal string) {
 	original := pod.Clone()
 	call := New().ForPod(New().ReadPod(original, spec), nil, 0)
 	fits, reasons, score := call.PodFitsDevice(node, pod, true)
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encode := func(title string, v any) {
-		out.WriteString(title + " ")
-		if err := encoder.Encode(v); err != nil {
-			panic(err)
-		}
-	}
-	encode("node", node.Allocatable)
-	encode("used", node.Used)
-	for _, entry := range spec {
-		info, listed := original.RunningContainers[entry.Name], "running"
-		if _, init := original.InitContainers[entry.Name]; init {
-			info, listed = original.InitContainers[entry.Name], "init"
-		}
-		encode(fmt.Sprintf("container %s kind %d %s", entry.Name, entry.Kind, listed), []any{info.KubeRequests,
-			info.Requests})
-	}
-	if len(original.Requests) > 0 {
-		encode("pod", original.Requests)
-	}
+	var why reason
 	if !fits {
-		why := reasons[0].(reason)
-		fmt.Fprintf(&out, "refused, unresolvable %v: %s\n", why.unresolvable, why)
-		return out.String(), false, why.Error()
+		why = reasons[0].(reason)
+		refusal = why.Error()
 	}
-	fmt.Fprintf(&out, "score %.9f\n", score)
-	for _, list := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
-		for _, name := range slices.Sorted(maps.Keys(list)) {
-			if len(list[name].DevRequests) > 0 {
-				encode("allocated to "+name, []any{list[name].DevRequests, list[name].AllocateFrom})
-			}
+	text = transcript{node, spec, original}.text(func(out *strings.Builder) {
+		if fits {
+			writeAllocation(out, pod, score)
+			return
 		}
-	}
-	return out.String(), true, ""
+		evict := "evicting pods could help"
+		if why.unresolvable {
+			evict = "evicting pods does not help"
+		}
+		fmt.Fprintf(out, "gets\trefused\t%s; %s\n", refusal, evict)
+	})
+	return text, fits, refusal
 }
 
 // randomNode returns a node and the IDs of its devices.
