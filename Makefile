@@ -12,7 +12,7 @@ KUBERNETES := $(shell sed -n 's/^\tk8s.io\/kubernetes \(v[0-9.]*\)$$/\1/p' go.mo
 LDFLAGS    := -X k8s.io/component-base/version.gitVersion=$(KUBERNETES)+kubedevice-$(VERSION) \
               -X k8s.io/client-go/pkg/version.gitVersion=$(KUBERNETES)+kubedevice-$(VERSION)
 OUT        := $(CURDIR)/_output
-MODULES    := . pkg/sdk plugins/template hack/images hack/release hack/chart test
+MODULES    := . pkg/sdk plugins/template hack/images hack/release hack/chart hack/tools test
 
 # "make verify" vets every package once; "go test" need not do it again for each way to build them.
 TEST := go test -vet=off
@@ -172,6 +172,7 @@ test-unit: test-page ## Unit tests and fuzz seeds of every module, with the race
 	cd hack/images && $(TEST) ./...
 	cd hack/release && $(TEST) ./...
 	cd hack/chart && $(TEST) ./...
+	cd hack/tools && $(TEST) ./...
 	cd test && $(TEST) $$(go list ./... | grep -v -e /integration -e /e2e)
 
 .PHONY: test-page
@@ -301,8 +302,13 @@ bench-node: build ## Measure kubecri on a quiet node with 30 and with 110 pods; 
 ##@ Verify
 
 .PHONY: verify
-verify: ## Vet, gofmt, lint, rules of the code, documents.
+verify: ## Vet, gofmt, errcheck, staticcheck, lint, rules of the code, documents.
 	hack/verify.sh $(MODULES)
+
+.PHONY: vulncheck
+vulncheck: ## Look for known vulnerabilities that the code reaches; reads the database at vuln.go.dev.
+	@cd hack/tools && go build -o $(OUT)/tools/ golang.org/x/vuln/cmd/govulncheck
+	for module in $(MODULES); do (cd $$module && $(OUT)/tools/govulncheck ./...); done
 
 .PHONY: check
 check: verify test-unit ## What each change must pass: verify and the unit tests; under 10 minutes when warm.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks every module that is named: gofmt, tidy go.mod files, go vet, revive; then the systemd units, where systemd is there
-# (at most 4.0 of exposure, on its scale from 0 to 10), the rules of the code and the documents.
+# Checks every module that is named: gofmt, tidy go.mod files, go vet, errcheck, staticcheck, revive; then the systemd
+# units, where systemd is there (at most 4.0 of exposure, on its scale from 0 to 10), the rules of the code and the
+# documents.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,8 +11,11 @@ if [ -n "$unformatted" ]; then
   exit 1
 fi
 
-revive=$PWD/_output/tools/revive
-(cd hack/tools && go build -o "$revive" github.com/mgechev/revive)
+tools=$PWD/_output/tools
+(
+  cd hack/tools
+  go build -o "$tools/" github.com/mgechev/revive honnef.co/go/tools/cmd/staticcheck ./errcheck
+)
 
 config=$PWD/hack/tools/revive.toml
 for module in "$@"; do
@@ -20,7 +24,12 @@ for module in "$@"; do
     cd "$module"
     go mod tidy -diff
     go vet ./...
-    "$revive" -set_exit_status -config "$config" -formatter friendly ./...
+    go vet -vettool="$tools/errcheck" ./...
+    # It analyses all that a module imports: of the tests and of Helm for minutes. revive has ST1005, and knows names.
+    if [ "$module" != test ] && [ "$module" != hack/chart ]; then
+      "$tools/staticcheck" -checks=inherit,-ST1005 ./...
+    fi
+    "$tools/revive" -set_exit_status -config "$config" -formatter friendly ./...
   )
 done
 

@@ -44,7 +44,9 @@ func TestTheReserveFitsTheMemoryThereIs(t *testing.T) {
 func TestTheReserveDelaysTheCollectorAndTakesNoMemory(t *testing.T) {
 	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
 		t.Setenv(name, "") // which brings it back at the end
-		os.Unsetenv(name)
+		if err := os.Unsetenv(name); err != nil {
+			t.Fatal(err)
+		}
 	}
 	reserveHeap()
 	defer func() { heapReserve = nil }()

@@ -100,29 +100,29 @@ func unpackImage(dir, architecture, root string) error {
 	if err != nil {
 		return err
 	}
-	for _, descriptor := range manifest.Manifests {
-		index, err := outer.ImageIndex(descriptor.Digest)
-		if err != nil {
-			return err
-		}
-		made, err := forPlatform(index, architecture)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(os.RemoveAll(root), os.MkdirAll(root, 0o755)); err != nil {
-			return err
-		}
-		content := mutate.Extract(made)
-		unpack := exec.Command("tar", "--extract", "--directory="+root)
-		unpack.Stdin = content
-		var stderr bytes.Buffer
-		unpack.Stderr = &stderr
-		if err := errors.Join(unpack.Run(), content.Close()); err != nil {
-			return fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Bytes()))
-		}
-		return nil
+	if len(manifest.Manifests) == 0 {
+		return errors.New("it has no image")
 	}
-	return errors.New("it has no image")
+	index, err := outer.ImageIndex(manifest.Manifests[0].Digest)
+	if err != nil {
+		return err
+	}
+	made, err := forPlatform(index, architecture)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(os.RemoveAll(root), os.MkdirAll(root, 0o755)); err != nil {
+		return err
+	}
+	content := mutate.Extract(made)
+	unpack := exec.Command("tar", "--extract", "--directory="+root)
+	unpack.Stdin = content
+	var stderr bytes.Buffer
+	unpack.Stderr = &stderr
+	if err := errors.Join(unpack.Run(), content.Close()); err != nil {
+		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return nil
 }
 
 // forPlatform returns the image for an architecture of an index.

@@ -92,7 +92,7 @@ func (m member) writeTo(archive *tar.Writer, modified time.Time) error {
 	if err != nil {
 		return err
 	}
-	defer content.Close() //nolint:errcheck // opened for reading
+	defer content.Close()
 	if err := archive.WriteHeader(&tar.Header{
 		Typeflag: tar.TypeReg, Name: m.path, Mode: m.mode, Size: size, ModTime: modified, Format: tar.FormatPAX,
 	}); err != nil {

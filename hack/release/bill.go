@@ -133,7 +133,7 @@ func (b *bill) addMember(r *release, m member) error {
 	if err != nil {
 		return err
 	}
-	defer content.Close() //nolint:errcheck // opened for reading
+	defer content.Close()
 	if strings.HasPrefix(m.path, debianStatus) {
 		text, err := io.ReadAll(content)
 		if err != nil {

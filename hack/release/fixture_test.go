@@ -35,7 +35,7 @@ var program = sync.OnceValues(func() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // it is temporary
+	defer os.RemoveAll(dir)
 	root, err := filepath.Abs(checkout)
 	if err != nil {
 		return nil, err

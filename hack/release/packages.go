@@ -136,7 +136,7 @@ func (r *release) writePackage(p debianPackage, architecture string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work) //nolint:errcheck // it is temporary
+	defer os.RemoveAll(work)
 	p.members = append(p.members, r.licence("usr/share/doc/"+p.name+"/copyright"))
 	info := &nfpm.Info{
 		Name: p.name, Arch: architecture, Platform: "linux", Version: r.version, Section: "admin", Priority: "optional",

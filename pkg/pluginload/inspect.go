@@ -37,7 +37,7 @@ func inspect(file string) (*candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer content.Close()
+	defer content.Close() //nolint:errcheck // opened for reading
 	binary, err := readELF(content, size)
 	if err != nil {
 		return nil, err

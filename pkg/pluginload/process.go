@@ -51,7 +51,7 @@ func StartChild(ctx context.Context, variable string, request any) (*Child, erro
 	if err != nil {
 		return nil, err
 	}
-	defer writer.Close()
+	defer writer.Close() //nolint:errcheck // the child has its own
 	c := &Child{command: exec.CommandContext(ctx, self), Replies: json.NewDecoder(reader), replies: reader}
 	c.command.Env = append(os.Environ(), variable+"="+string(value))
 	c.command.ExtraFiles = []*os.File{writer}

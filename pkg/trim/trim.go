@@ -37,7 +37,7 @@ func unmapFilePages() error {
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	defer file.Close() //nolint:errcheck // opened for reading
 	ranges, err := unchangedFileRanges(file)
 	if err != nil {
 		return fmt.Errorf("/proc/self/smaps: %w", err)

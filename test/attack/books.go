@@ -292,7 +292,7 @@ func (s *Stage) get(ctx context.Context, credentials *rest.Config, url string,
 	if err != nil {
 		return 0, "", err
 	}
-	defer answer.Body.Close() //nolint:errcheck // only read
+	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	return answer.StatusCode, string(text), err
 }

@@ -160,7 +160,7 @@ func (s *Stage) registerAs(ctx context.Context, node int, directory, endpoint, r
 	if err != nil {
 		return Got{}, err
 	}
-	defer conn.Close() //nolint:errcheck // nothing is under way any more
+	defer conn.Close()
 	_, err = pluginapi.NewRegistrationClient(conn).Register(ctx, &pluginapi.RegisterRequest{
 		Version: pluginapi.Version, Endpoint: endpoint, ResourceName: resource,
 	})

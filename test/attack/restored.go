@@ -136,7 +136,7 @@ func signed(ctx context.Context, s *Stage, pod *corev1.Pod) (string, error) {
 		Path: filepath.Join(dir, "grants"), Node: node.Name, Runtime: noContainers{},
 		Pods: pods.NewRegistry(0),
 	})
-	defer checkpoint.Close() //nolint:errcheck // an unused copy
+	defer checkpoint.Close()
 	if err := checkpoint.Reconcile(ctx); err != nil {
 		return "", err
 	}

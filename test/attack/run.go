@@ -117,7 +117,7 @@ func Run(ctx context.Context, out io.Writer, options Options) error {
 		}
 	}
 	err = show(out, options.Attempts, results)
-	fmt.Fprintf(out, "%d attempts, made %d times, %.0f s\n", len(options.Attempts), //nolint:errcheck // a screen
+	fmt.Fprintf(out, "%d attempts, made %d times, %.0f s\n", len(options.Attempts),
 		len(results), time.Since(began).Seconds())
 	return errors.Join(save(options.Dir, options.Attempts, results), err)
 }
@@ -130,7 +130,7 @@ func play(ctx context.Context, out io.Writer, mode cluster.Mode, setting Setting
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // files of no value in the directory for such
+	defer os.RemoveAll(dir)
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func play(ctx context.Context, out io.Writer, mode cluster.Mode, setting Setting
 			r.plugins = plugins
 		}
 	}
-	fmt.Fprintf(out, "%s, %s: ", mode, setting) //nolint:errcheck // a screen
+	fmt.Fprintf(out, "%s, %s: ", mode, setting)
 	began := time.Now()
 	starting, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -172,7 +172,7 @@ func play(ctx context.Context, out io.Writer, mode cluster.Mode, setting Setting
 	if err := r.prepare(starting, described.Programs); err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(out, "cluster in %.0f s, ", time.Since(began).Seconds()) //nolint:errcheck // a screen
+	fmt.Fprintf(out, "cluster in %.0f s, ", time.Since(began).Seconds())
 	results = r.all(ctx, attempts)
 	surprises := 0
 	for _, result := range results {
@@ -180,7 +180,7 @@ func play(ctx context.Context, out io.Writer, mode cluster.Mode, setting Setting
 			surprises++
 		}
 	}
-	fmt.Fprintf(out, "%d attempts in %.0f s, %d surprises\n", len(results), //nolint:errcheck // a screen
+	fmt.Fprintf(out, "%d attempts in %.0f s, %d surprises\n", len(results),
 		time.Since(began).Seconds(), surprises)
 	return results, nil
 }

@@ -103,7 +103,7 @@ func (s *Stage) runtime(node int, socket string) (client runtimeapi.RuntimeServi
 	if err != nil {
 		return nil, nil, err
 	}
-	end = func() { conn.Close() } //nolint:errcheck // nothing is under way any more
+	end = func() { conn.Close() }
 	return runtimeapi.NewRuntimeServiceClient(conn), end, nil
 }
 

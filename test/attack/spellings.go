@@ -80,7 +80,7 @@ func lenient(text, device string) (Got, error) {
 		}
 	}
 	if err := json.NewDecoder(strings.NewReader(text)).Decode(&pod); err != nil {
-		return Got{RefusedByNode, err.Error()}, nil //nolint:nilerr // what the reader says is the outcome
+		return Got{RefusedByNode, err.Error()}, nil // what the reader says is the outcome
 	}
 	main := pod.RunningContainer["main"]
 	for wanted, from := range main.AllocateFrom {

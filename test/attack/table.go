@@ -18,7 +18,7 @@ import (
 // surprises. The error says how many there are.
 func show(out io.Writer, attempts []*Attempt, results []Result) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "\nattempt\twho\tdefence\tmode\t%s\t%s\t%s\t%s\n", //nolint:errcheck // a screen
+	fmt.Fprintf(table, "\nattempt\twho\tdefence\tmode\t%s\t%s\t%s\t%s\n",
 		Both, SealsAlone, PoliciesAlone, Bare)
 	surprises := map[string][]Result{}
 	count := 0
@@ -39,16 +39,15 @@ func show(out io.Writer, attempts []*Attempt, results []Result) error {
 				}
 				cells = append(cells, cell)
 			}
-			fmt.Fprintln(table, strings.Join(cells, "\t")) //nolint:errcheck // a screen
+			fmt.Fprintln(table, strings.Join(cells, "\t"))
 		}
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintln(out) //nolint:errcheck // a screen
+	fmt.Fprintln(out)
 	for _, attempt := range attempts {
 		for _, result := range surprises[attempt.ID] {
-			//nolint:errcheck // a screen
 			fmt.Fprintf(out, "SURPRISE %s, %s, %s: %s %s\n  want: %s %q\n  got: %s %q %s\n",
 				attempt.ID, result.Mode, result.Setting, attempt.Who, attempt.What, result.Want.Outcome,
 				result.Want.Words, result.Got.Outcome, result.Got.Words, result.Problem)

@@ -54,7 +54,7 @@ func newApt(b *builder, options ...string) (*apt, error) {
 	return a, nil
 }
 
-func (a *apt) close() { os.RemoveAll(a.dir) } //nolint:errcheck // a left-over directory does no harm
+func (a *apt) close() { os.RemoveAll(a.dir) }
 
 // get runs apt-get where packages are downloaded to.
 func (a *apt) get(ctx context.Context, arguments ...string) error {

@@ -26,7 +26,7 @@ func buildRelease(ctx context.Context, b *builder) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(tree) //nolint:errcheck // a left-over directory does no harm
+	defer os.RemoveAll(tree)
 	archive := filepath.Join(tree, "release.tar")
 	// Git trusts no checkout of another user by itself; nothing of this one is run.
 	git := func(args ...string) error {

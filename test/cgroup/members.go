@@ -103,7 +103,7 @@ func kill(pids []int) error {
 	var dying []unix.PollFd
 	defer func() {
 		for _, process := range dying {
-			unix.Close(int(process.Fd)) //nolint:errcheck // opened for polling
+			unix.Close(int(process.Fd))
 		}
 	}()
 	for _, pid := range pids {

@@ -101,7 +101,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		defer listener.Close() //nolint:errcheck // the control plane's sandbox has its own
+		defer listener.Close()
 		doors = append(doors, sandbox.Door{Listener: listener, To: to})
 	}
 	if err := c.writeCredentials("https://" + doors[0].Listener.Addr().String()); err != nil {

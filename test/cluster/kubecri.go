@@ -22,7 +22,7 @@ func (n *Node) KubecriPID(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer conn.Close() //nolint:errcheck // nothing was written
+	defer conn.Close()
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	if err != nil {
 		return 0, err

@@ -84,7 +84,7 @@ func (n *Node) get(ctx context.Context, address string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer answer.Body.Close() //nolint:errcheck // only read
+	defer answer.Body.Close()
 	content, err := io.ReadAll(answer.Body)
 	return string(content), err
 }

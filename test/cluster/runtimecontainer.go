@@ -38,7 +38,7 @@ func (n *Node) CreateInSandbox(ctx context.Context, pod *corev1.Pod, name string
 		if err := os.WriteFile(path, raw, 0o600); err != nil {
 			return err
 		}
-		defer os.Remove(path) //nolint:errcheck // it goes with the node, too
+		defer os.Remove(path)
 	}
 	sandbox, err := n.Run(ctx, "crictl", "pods", "--quiet", "--label=io.kubernetes.pod.uid="+string(pod.UID))
 	if err != nil {

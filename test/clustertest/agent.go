@@ -33,6 +33,6 @@ func NewAgent(t testing.TB, node *cluster.Node, socket string) podresourcesapi.P
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { conn.Close() }) //nolint:errcheck // nothing is under way any more
+	t.Cleanup(func() { conn.Close() })
 	return podresourcesapi.NewPodResourcesListerClient(conn)
 }

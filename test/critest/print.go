@@ -49,9 +49,8 @@ func (c *Comparison) Write(dir string) error {
 // what differs.
 func (c *Comparison) Print(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "DIRECT\tKUBECRI\tSPEC (%s)\n", c.Runtime) //nolint:errcheck // Flush returns it
+	fmt.Fprintf(table, "DIRECT\tKUBECRI\tSPEC (%s)\n", c.Runtime)
 	for _, s := range c.Specs {
-		//nolint:errcheck // Flush returns it
 		fmt.Fprintf(table, "%s\t%s\t%s\n", states(s.Direct), states(s.Kubecri), s.Name)
 	}
 	if err := table.Flush(); err != nil {

@@ -79,7 +79,7 @@ func TestLogsExecAndPortForwardGoThroughTheNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close() //nolint:errcheck // read to its end
+	defer response.Body.Close()
 	page, err := io.ReadAll(response.Body)
 	if err != nil || strings.TrimSpace(string(page)) != pod.Name {
 		t.Errorf("port-forward: %q, %v", page, err)

@@ -81,7 +81,7 @@ func Run(ctx context.Context, out io.Writer, options Options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(directory) //nolint:errcheck // files of no value in the directory for such
+	defer os.RemoveAll(directory)
 	described, kubecri, err := describe(options, directory)
 	if err != nil {
 		return err

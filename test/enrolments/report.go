@@ -67,7 +67,7 @@ func (r *Result) failure() error {
 
 // show writes the result as people read it.
 func (r *Result) show(out io.Writer) {
-	say := func(format string, args ...any) { fmt.Fprintf(out, format, args...) } //nolint:errcheck // a screen
+	say := func(format string, args ...any) { fmt.Fprintf(out, format, args...) }
 	say("\n%d enrolments and leaves in %.0f s, with %d pods\n", r.Rounds, r.Seconds, r.Pods)
 	for _, program := range slices.Sorted(maps.Keys(r.Kills)) {
 		say("%6d  kills of %s\n", r.Kills[program], program)

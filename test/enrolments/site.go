@@ -132,7 +132,6 @@ func (s *site) live(ctx context.Context) (err error) {
 			return fmt.Errorf("round %d: %w", round, err)
 		}
 		s.run.note(func(result *Result) { result.Rounds++ })
-		//nolint:errcheck // a screen
 		fmt.Fprintf(s.run.out, "round %d on %s: %.0f s\n", round, s.node.Name, time.Since(began).Seconds())
 	}
 }
@@ -204,7 +203,7 @@ func (s *site) change(ctx context.Context, verb string, args ...string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(log, "%s %s\n", report.Outcome, report.Reason) //nolint:errcheck // for people
+		fmt.Fprintf(log, "%s %s\n", report.Outcome, report.Reason)
 		switch report.Outcome {
 		case enrolment.Done, enrolment.Unchanged:
 			return nil

@@ -77,17 +77,16 @@ func (m Machine) info(name string, state int) *types.NodeInfo {
 	switch m {
 	case EightGPUs, SixtyFourGPUs:
 		close := map[Machine]int{EightGPUs: 2, SixtyFourGPUs: 4}[m]
-		gpus := make([]gpu.GPU, m.devices())
+		gpus, numbers := make([]gpu.GPU, m.devices()), map[string]int64{}
 		for i := range gpus {
 			groups := []int{i / close, i / close / close}
 			gpus[i] = gpu.GPU{ID: fmt.Sprintf("G%02d", i), Memory: gpuMemory, Groups: groups}
+			numbers[gpus[i].ID] = int64(i)
 		}
 		gpu.Publish(info, gpu.Resource, gpus)
 		for name := range info.Allocatable {
 			if id, kind, ok := gpu.Split(name); ok && kind == gpu.Memory {
-				var number int64
-				fmt.Sscanf(id, "G%d", &number)
-				info.Used[name] = gpuMemory - (10_000 + number + int64(state)*100)
+				info.Used[name] = gpuMemory - (10_000 + numbers[id] + int64(state)*100)
 			}
 		}
 	case ManyDevices:

@@ -115,7 +115,7 @@ func readResults(printed io.Reader, log io.Writer) map[string]string {
 		var event struct{ Action, Test, Output string }
 		if json.Unmarshal(line, &event) == nil {
 			if event.Action == "output" {
-				fmt.Fprint(log, event.Output) //nolint:errcheck // it is for people to read
+				fmt.Fprint(log, event.Output)
 			} else if event.Test != "" {
 				results[event.Test] = event.Action
 			}

@@ -44,12 +44,12 @@ func keyPair(t *testing.T) func(pair pki.Pair, err error) tls.Certificate {
 func shake(t *testing.T, server, client *tls.Config) error {
 	t.Helper()
 	a, b := net.Pipe()
-	defer a.Close() //nolint:errcheck // a pipe
-	defer b.Close() //nolint:errcheck // a pipe
+	defer a.Close()
+	defer b.Close()
 	result := make(chan error, 1)
 	go func() { result <- tls.Server(a, server).HandshakeContext(t.Context()) }()
 	if err := tls.Client(b, client).HandshakeContext(t.Context()); err != nil {
-		a.Close() //nolint:errcheck // a pipe
+		a.Close()
 		<-result
 		return err
 	}

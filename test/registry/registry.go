@@ -119,7 +119,7 @@ func (r *Registry) serveBlob(w http.ResponseWriter, request *http.Request, media
 func refuse(w http.ResponseWriter, status int, code, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(map[string]any{ //nolint:errcheck,errchkjson // the caller is gone
+	json.NewEncoder(w).Encode(map[string]any{ //nolint:errcheck // the caller is gone
 		"errors": []map[string]string{{"code": code, "message": message}},
 	})
 }

@@ -61,12 +61,10 @@ func (r *Result) OK() bool {
 // show writes the results as people read them: a table, and what went wrong in words.
 func show(out io.Writer, results []*Result) {
 	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	//nolint:errcheck // a screen
 	fmt.Fprintln(table,
 		"\nSCENARIO\tKILLS\tCREATIONS\tCUT-OFF STARTS\tBARE CONTAINERS\tLOST PODS\tSHARED DEVICES\tWRONG "+
 			"DEVICES\tENDED CONTAINERS\tORPHANED GRANTS\tSECONDS")
 	for _, r := range results {
-		//nolint:errcheck // a screen
 		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.0f\n", r.Scenario, r.Kills,
 			r.Creations, r.CutOffStarts, r.BareContainers,
 			len(r.LostPods), len(r.SharedDevices), len(r.WrongDevices), len(r.EndedContainers),
@@ -76,7 +74,7 @@ func show(out io.Writer, results []*Result) {
 	for _, r := range results {
 		for _, found := range r.violations() {
 			for _, what := range found {
-				fmt.Fprintf(out, "%s: %s\n", r.Scenario, what) //nolint:errcheck // a screen
+				fmt.Fprintf(out, "%s: %s\n", r.Scenario, what)
 			}
 		}
 	}

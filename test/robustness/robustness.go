@@ -156,7 +156,7 @@ func (r *run) on(ctx context.Context, s stage) (results []*Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(directory) //nolint:errcheck // files of no value in the directory for such
+	defer os.RemoveAll(directory)
 	described, err := s.describe(r, ctx, root, directory)
 	if err != nil {
 		return nil, err
@@ -259,12 +259,12 @@ func (r *run) play(ctx context.Context, scenarios []scenario) (results []*Result
 	defer stop()
 	defer r.aging.Wait()
 	for _, s := range scenarios {
-		fmt.Fprintf(r.out, "%s ... ", s.title) //nolint:errcheck // a screen
+		fmt.Fprintf(r.out, "%s ... ", s.title)
 		result, err := r.scenario(ctx, s)
 		if err != nil {
 			return results, fmt.Errorf("%s: %w", s.title, err)
 		}
-		fmt.Fprintf(r.out, "%d kills, %.0f s\n", result.Kills, result.Seconds) //nolint:errcheck // a screen
+		fmt.Fprintf(r.out, "%d kills, %.0f s\n", result.Kills, result.Seconds)
 		results = append(results, result)
 	}
 	return results, r.finish(ctx, results)

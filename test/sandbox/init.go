@@ -41,7 +41,7 @@ func Main() error {
 	}
 	answer := os.NewFile(answerFile, "answer")
 	if err := furnish(s); err != nil {
-		fmt.Fprint(answer, err) //nolint:errcheck // returned as well
+		fmt.Fprint(answer, err)
 		return err
 	}
 	orphans := make(chan os.Signal, 1)
@@ -97,13 +97,13 @@ func forward(listener net.Listener, address string) {
 			return
 		}
 		go func() {
-			defer outside.Close() //nolint:errcheck // over either way
+			defer outside.Close()
 			inside, err := net.Dial("tcp", address)
 			if err != nil {
 				fmt.Fprintln(os.Stderr, "forward a connection:", err)
 				return
 			}
-			defer inside.Close() //nolint:errcheck // over either way
+			defer inside.Close()
 			splice(outside.(*net.TCPConn), inside.(*net.TCPConn))
 		}()
 	}
@@ -115,7 +115,7 @@ func splice(a, b *net.TCPConn) {
 	done := make(chan struct{})
 	oneWay := func(to, from *net.TCPConn) {
 		io.Copy(to, from) //nolint:errcheck // a broken connection ends, which is all that can be passed on
-		to.CloseWrite()   //nolint:errcheck // as above
+		to.CloseWrite()
 	}
 	go func() { defer close(done); oneWay(a, b) }()
 	oneWay(b, a)

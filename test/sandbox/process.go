@@ -144,7 +144,7 @@ func AttachProcess(pid int) (*Process, error) {
 	process := &Process{handle: handle, done: make(chan struct{})}
 	go func() {
 		defer close(process.done)
-		defer unix.Close(fd) //nolint:errcheck // opened for polling
+		defer unix.Close(fd)
 		for {
 			_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
 			if !errors.Is(err, unix.EINTR) {

@@ -211,7 +211,7 @@ func (f *first) instruct(ctx context.Context, s spec) error {
 	if err := f.orders.Close(); err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { f.answer.Close() }) //nolint:errcheck // unblocks the read below
+	stop := context.AfterFunc(ctx, func() { f.answer.Close() })
 	defer stop()
 	answer, err := io.ReadAll(f.answer)
 	switch {
@@ -226,8 +226,8 @@ func (f *first) instruct(ctx context.Context, s spec) error {
 }
 
 func (f *first) close() {
-	f.orders.Close() //nolint:errcheck // a pipe
-	f.answer.Close() //nolint:errcheck // a pipe
+	f.orders.Close()
+	f.answer.Close()
 }
 
 func openLog(path string) (*os.File, error) {

@@ -118,7 +118,7 @@ func TestTheMachinesFilesCanBeReadButOnlyVisibleDirectoriesWritten(t *testing.T)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(visible) //nolint:errcheck // a temporary directory
+	defer os.RemoveAll(visible)
 	config.Visible = []string{visible}
 	ctx, in := open(t, config)
 
@@ -152,7 +152,7 @@ func TestConnectionsComeInThroughTheDoorAndByDial(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close() //nolint:errcheck // the sandbox has its own
+	defer listener.Close()
 	config := newConfig(t)
 	config.Doors = []sandbox.Door{{Listener: listener, To: "127.0.0.1:80"}}
 	ctx, in := open(t, config)
@@ -168,7 +168,7 @@ func TestConnectionsComeInThroughTheDoorAndByDial(t *testing.T) {
 		t.Fatal(err)
 	}
 	go echo(inside)
-	defer inside.Close() //nolint:errcheck // ends echo
+	defer inside.Close()
 
 	for name, dial := range map[string]func() (net.Conn, error){
 		"through the door": func() (net.Conn, error) { return net.Dial("tcp", listener.Addr().String()) },
@@ -179,7 +179,7 @@ func TestConnectionsComeInThroughTheDoorAndByDial(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer conn.Close() //nolint:errcheck // read to its end
+			defer conn.Close()
 			if _, err := conn.Write([]byte("hello")); err != nil {
 				t.Fatal(err)
 			}
@@ -199,7 +199,7 @@ func setUpLoopback() error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(socket) //nolint:errcheck // a socket
+	defer unix.Close(socket)
 	request, err := unix.NewIfreq("lo")
 	if err != nil {
 		return err
@@ -215,7 +215,7 @@ func echo(listener net.Listener) {
 			return
 		}
 		io.Copy(conn, conn) //nolint:errcheck // the other end reports it
-		conn.Close()        //nolint:errcheck // the other end reports it
+		conn.Close()
 	}
 }
 

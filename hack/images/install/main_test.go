@@ -63,7 +63,7 @@ func TestAPluginThatIsOpenIsReplacedNotOverwritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer open.Close() //nolint:errcheck // opened for reading
+	defer open.Close()
 	if err := run(from, []string{"-device", to}, io.Discard); err != nil {
 		t.Fatal(err)
 	}

@@ -109,7 +109,7 @@ func TestWhatIsNoTerminalIsPlain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close() //nolint:errcheck // nothing is written
+	defer file.Close()
 	none := func(string) string { return "" }
 	if got := TerminalOf(file, none); got != (Terminal{}) {
 		t.Errorf("a file is %+v", got)

@@ -48,7 +48,7 @@ func TestAnInterruptionIsNoAnswer(t *testing.T) {
 
 func TestErrorsHaveTheWordsOfKubectl(t *testing.T) {
 	const closed = "127.0.0.1:1"
-	_, refused := http.Get("http://" + closed + "/api") //nolint:bodyclose // no server answers
+	_, refused := http.Get("http://" + closed + "/api") // no server answers
 	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, "n")
 	for name, test := range map[string]struct {
 		err  error

@@ -97,7 +97,7 @@ func (o *manifestOptions) readManifest() (*schedulerapi.FitRequest, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer file.Close()
+		defer file.Close() //nolint:errcheck // opened for reading
 		from = file
 	}
 	var found *schedulerapi.FitRequest

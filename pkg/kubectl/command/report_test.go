@@ -53,7 +53,7 @@ func unpack(t *testing.T, file string) unpacked {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer in.Close() //nolint:errcheck // it was read
+	defer in.Close()
 	compressed, err := gzip.NewReader(in)
 	if err != nil {
 		t.Fatal(err)

@@ -40,7 +40,7 @@ func (f *fixture) watch(t *testing.T, line string) *watched {
 	done := make(chan int, 1)
 	go func() {
 		done <- f.runTo(ctx, line, genericiooptions.IOStreams{In: strings.NewReader(""), Out: in, ErrOut: io.Discard})
-		in.Close() //nolint:errcheck // always nil
+		in.Close()
 	}()
 	go func() {
 		defer close(w.lines)

@@ -221,7 +221,7 @@ func (c *Client) send(
 	if err != nil {
 		return nil, 0, explain(err)
 	}
-	defer response.Body.Close() //nolint:errcheck // only read
+	defer response.Body.Close()
 	text, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	switch {
 	case err != nil:

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 
+	//lint:ignore SA1019 client-go's dialers have these types
 	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"

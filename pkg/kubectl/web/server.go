@@ -98,7 +98,7 @@ func (s *Server) Run(ctx context.Context) error {
 	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), writeLimit)
 	defer stop()
 	if late := server.Shutdown(ending); late != nil {
-		server.Close() //nolint:errcheck // what has not ended by now is cut off
+		server.Close()
 	}
 	if failed := <-served; !errors.Is(failed, http.ErrServerClosed) {
 		return errors.Join(err, failed)

@@ -151,7 +151,7 @@ func TestOnlyThePageThatHasTheKeyIsServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer.Body.Close() //nolint:errcheck // always nil
+	answer.Body.Close()
 	if answer.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("POST: %s", answer.Status)
 	}
@@ -242,7 +242,7 @@ func (f *fixture) follow(ctx context.Context) func() message {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.t.Cleanup(func() { answer.Body.Close() }) //nolint:errcheck // it is read
+	f.t.Cleanup(func() { answer.Body.Close() })
 	if kind := answer.Header.Get("Content-Type"); kind != "text/event-stream" {
 		f.t.Errorf("the stream is %q", kind)
 	}

@@ -30,8 +30,8 @@ func TestASocketIsThatOfTheUserWhoHasOpenedIt(t *testing.T) {
 		if connectsAsUser(own, "127.0.0.1:1") {
 			t.Errorf("of %s another connection counts", own)
 		}
-		connection.Close() //nolint:errcheck // nothing was written
-		listener.Close()   //nolint:errcheck // it served its purpose
+		connection.Close()
+		listener.Close()
 	}
 	for _, address := range []string{"127.0.0.1:1", "pipe"} { // below the ports that clients get
 		if connectsAsUser(address, "127.0.0.1:1") {
@@ -48,7 +48,7 @@ func TestASocketOfAnotherUserIsNotThisUsers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close() //nolint:errcheck // it served its purpose
+	defer listener.Close()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if _, err := unix.SetfsuidRetUid(65534); err != nil { // of this thread, which opens the socket
@@ -61,7 +61,7 @@ func TestASocketOfAnotherUserIsNotThisUsers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer connection.Close() //nolint:errcheck // nothing was written
+	defer connection.Close()
 	if other := connection.LocalAddr().String(); connectsAsUser(other, listener.Addr().String()) {
 		t.Errorf("%s is this user's", other)
 	}

@@ -87,7 +87,7 @@ func (k *registry) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range stale {
-		os.Remove(path) //nolint:errcheck // a placeholder removes its own
+		os.Remove(path)
 	}
 	listener, err := net.Listen("unix", filepath.Join(k.directory, socketName))
 	if err != nil {
@@ -95,7 +95,7 @@ func (k *registry) start(t *testing.T) {
 	}
 	k.server = grpc.NewServer(grpc.WaitForHandlers(true))
 	pluginapi.RegisterRegistrationServer(k.server, k)
-	go k.server.Serve(listener)
+	go k.server.Serve(listener) //nolint:errcheck // it ends with Stop
 }
 
 // stop ends the kubelet: it leaves all plugins.

@@ -36,7 +36,7 @@ func Enter(args []string) error {
 			return fmt.Errorf("enter the machine's namespaces: %w: the container needs hostPID and must be privileged",
 				err)
 		}
-		defer files[i].Close()
+		defer files[i].Close() //nolint:errcheck // opened for reading
 	}
 	// The threads of a program share their working directory, with which none may change files.
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {

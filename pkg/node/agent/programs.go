@@ -150,7 +150,7 @@ func copyFile(from, to string, mode fs.FileMode, before func() error) error {
 	if err != nil {
 		return err
 	}
-	defer source.Close()
+	defer source.Close() //nolint:errcheck // opened for reading
 	return replace(source, to, mode, before)
 }
 
@@ -193,7 +193,7 @@ func sameContent(content io.Reader, path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer file.Close()
+	defer file.Close() //nolint:errcheck // opened for reading
 	const size = 1 << 16
 	a, b := make([]byte, size), make([]byte, size)
 	for {

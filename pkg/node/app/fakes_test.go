@@ -122,21 +122,23 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	answer := json.NewEncoder(w)
+	encode := func(v any) {
+		json.NewEncoder(w).Encode(v) //nolint:errcheck // the client may have gone
+	}
 	switch {
 	case request.Method != http.MethodGet && kind == "NodeList":
-		answer.Encode(objects[0])
+		encode(objects[0])
 	case request.Method != http.MethodGet:
 		w.WriteHeader(http.StatusCreated)
-		answer.Encode(map[string]any{"kind": "Event", "apiVersion": "v1"})
+		encode(map[string]any{"kind": "Event", "apiVersion": "v1"})
 	case request.URL.Query().Get("watch") == "":
-		answer.Encode(map[string]any{"kind": kind, "apiVersion": "v1",
+		encode(map[string]any{"kind": kind, "apiVersion": "v1",
 			"metadata": map[string]any{"resourceVersion": "1"}, "items": objects})
 	default:
 		for _, object := range objects {
-			answer.Encode(map[string]any{"type": "ADDED", "object": object})
+			encode(map[string]any{"type": "ADDED", "object": object})
 		}
-		answer.Encode(map[string]any{"type": "BOOKMARK", "object": map[string]any{
+		encode(map[string]any{"type": "BOOKMARK", "object": map[string]any{
 			"kind": strings.TrimSuffix(kind, "List"), "apiVersion": "v1",
 			"metadata": map[string]any{
 				"resourceVersion": "1", "annotations": map[string]any{metav1.InitialEventsAnnotationKey: "true"},

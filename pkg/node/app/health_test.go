@@ -67,12 +67,16 @@ func TestASocketWhoseOwnerDrainsIsSoonKnown(t *testing.T) {
 			}
 			defer conn.Close()
 			frames := http2.NewFramer(conn, conn)
-			frames.WriteSettings()
-			frames.WriteGoAway(0, http2.ErrCodeNo, nil)
-			io.Copy(io.Discard, conn)
+			if err := frames.WriteSettings(); err != nil {
+				return
+			}
+			if err := frames.WriteGoAway(0, http2.ErrCodeNo, nil); err != nil {
+				return
+			}
+			io.Copy(io.Discard, conn) //nolint:errcheck // the other end closes the connection
 		}()
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		socketAnswers(path).run(ctx) // Either answer is right.
+		socketAnswers(path).run(ctx) //nolint:errcheck // either answer is right
 		if ctx.Err() != nil {
 			t.Fatal("no answer in 20s")
 		}

@@ -41,8 +41,8 @@ func startKubecri(t *testing.T, command *exec.Cmd) (stderr *bytes.Buffer) {
 	}
 	t.Cleanup(func() {
 		if command.ProcessState == nil {
-			command.Process.Kill()
-			command.Wait()
+			command.Process.Kill() //nolint:errcheck // it may have ended
+			command.Wait()         //nolint:errcheck // it was killed
 		}
 		if t.Failed() {
 			t.Logf("kubecri %d: %s", command.Process.Pid, stderr)
@@ -105,7 +105,7 @@ func TestAKillLeavesTheSocketWithSystemdAndCallsWaitForTheNextKubecri(t *testing
 	if err := first.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	first.Wait()
+	first.Wait() //nolint:errcheck // it was killed
 
 	waiting := connect()
 	second, _ := startWithSocket(t, socket, args...)

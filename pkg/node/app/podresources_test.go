@@ -55,7 +55,7 @@ func startKubelet(t *testing.T, path, pod string) {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		server.Serve(listener)
+		server.Serve(listener) //nolint:errcheck // it ends with Stop
 	}()
 	t.Cleanup(func() {
 		server.Stop()

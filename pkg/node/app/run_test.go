@@ -93,7 +93,7 @@ func serveRuntime(t *testing.T, path string, r runtimeapi.RuntimeServiceServer) 
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		server.Serve(listener)
+		server.Serve(listener) //nolint:errcheck // it ends with Stop
 	}()
 	t.Cleanup(func() {
 		server.Stop()

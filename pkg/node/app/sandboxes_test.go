@@ -54,7 +54,7 @@ func TestTheSandboxIsReadUnlessTheRuntimeIsKnownToReadTheRequestAlone(t *testing
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer conn.Close() //nolint:errcheck // nothing is lost
+			defer conn.Close()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			support := cdi.NewSupport()

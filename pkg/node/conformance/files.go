@@ -195,12 +195,10 @@ func (s *session) query(ctx context.Context, q question) outcome {
 	limit := s.setup.Options.Limits.whole()
 	timer := time.AfterFunc(limit, s.child.Quit)
 	var o outcome
-	err := s.child.Requests.Encode(q)
-	if decodeErr := s.child.Replies.Decode(&o); decodeErr == nil {
+	s.child.Requests.Encode(q) //nolint:errcheck // without a request no reply comes
+	if err := s.child.Replies.Decode(&o); err == nil {
 		timer.Stop()
 		return o
-	} else if err == nil {
-		err = decodeErr
 	}
 	inTime := timer.Stop()
 	ended := s.child.Wait()

@@ -30,7 +30,7 @@ func (l Limits) shell(command string) error {
 		return withFix(fmt.Errorf("no file for the output of %q: %w", command, err),
 			"set TMPDIR to a directory that can be written")
 	}
-	defer out.Close()
+	defer out.Close() //nolint:errcheck // the file is removed
 	defer os.Remove(out.Name())
 	ctx, cancel := context.WithTimeout(context.Background(), l.Command)
 	defer cancel()

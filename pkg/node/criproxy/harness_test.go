@@ -55,7 +55,7 @@ func startRuntime(t *testing.T, path string, handle handler) (stop func()) {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		server.Serve(listener)
+		server.Serve(listener) //nolint:errcheck // it ends with Stop
 	}()
 	return func() {
 		server.Stop()

@@ -25,7 +25,7 @@ func Inherit(path string) (net.Listener, error) {
 func inherit(files []*os.File, path string) (net.Listener, error) {
 	defer func() {
 		for _, file := range files {
-			file.Close()
+			file.Close() //nolint:errcheck // the listener has a copy
 		}
 	}()
 	switch len(files) {

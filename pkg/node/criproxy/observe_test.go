@@ -43,7 +43,7 @@ func TestObservesCodeAndRuntimeTimeOfEveryCall(t *testing.T) {
 		"/x.Y/SlowEdit":    {code: codes.OK, added: slow},
 		"/x.Y/Refused":     {code: codes.FailedPrecondition},
 	} {
-		invoke(testContext(t), client, method, nil)
+		invoke(testContext(t), client, method, nil) //nolint:errcheck // some calls are to fail
 		got := <-seen
 		if got.Method != method || got.Code != want.code || got.Waited < want.waited ||
 			got.Took-got.Waited < want.added {

@@ -109,7 +109,10 @@ func TestForwardsMetadataBothWays(t *testing.T) {
 		var seen metadata.MD
 		client := startBoth(t, func(_ string, stream grpc.ServerStream) error {
 			seen, _ = metadata.FromIncomingContext(stream.Context())
-			stream.SetHeader(metadata.Pairs("from-runtime", "h1", "from-runtime", "h2", "raw-bin", "\x00\xff"))
+			header := metadata.Pairs("from-runtime", "h1", "from-runtime", "h2", "raw-bin", "\x00\xff")
+			if err := stream.SetHeader(header); err != nil {
+				return err
+			}
 			stream.SetTrailer(metadata.Pairs("after", "t1", "after-bin", "\x01\x02"))
 			return echo("", stream)
 		}, options)
@@ -222,7 +225,9 @@ func TestStreamKeepsOrderAndEndsAtHalfClose(t *testing.T) {
 
 func TestHeadersArriveBeforeTheFirstMessage(t *testing.T) {
 	client := startBoth(t, func(_ string, stream grpc.ServerStream) error {
-		stream.SendHeader(metadata.Pairs("ready", "yes"))
+		if err := stream.SendHeader(metadata.Pairs("ready", "yes")); err != nil {
+			return err
+		}
 		<-stream.Context().Done()
 		return stream.Context().Err()
 	}, Options{})

@@ -48,7 +48,7 @@ func DialSocket(ctx context.Context, path string) (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer directory.Close()
+		defer directory.Close() //nolint:errcheck // opened for reading
 		path = fmt.Sprintf("/proc/self/fd/%d/%s", directory.Fd(), filepath.Base(path))
 	}
 	return (&net.Dialer{}).DialContext(ctx, "unix", path)

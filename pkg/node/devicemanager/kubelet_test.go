@@ -40,7 +40,7 @@ func startKubelet(t *testing.T, socket string) *fakeKubelet {
 	k := &fakeKubelet{}
 	server := grpc.NewServer()
 	podresourcesapi.RegisterPodResourcesListerServer(server, k)
-	go server.Serve(listener)
+	go server.Serve(listener) //nolint:errcheck // it ends with Stop
 	t.Cleanup(server.Stop)
 	return k
 }

@@ -23,7 +23,6 @@ type owned struct {
 	*Manager
 	clock   *clocktesting.FakeClock
 	session *session
-	begun   []*Takeover
 	seen    []ownership
 }
 

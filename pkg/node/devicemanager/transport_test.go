@@ -35,14 +35,6 @@ func newDeviceplugins(states ...State) *deviceplugins {
 	return &deviceplugins{states: states, changed: make(chan struct{}), cached: map[string][]byte{}}
 }
 
-func (d *deviceplugins) say(states ...State) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.states = states
-	close(d.changed)
-	d.changed = make(chan struct{})
-}
-
 func (d *deviceplugins) States() ([]State, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

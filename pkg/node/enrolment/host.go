@@ -68,7 +68,7 @@ func (h Host) read(path string) (file, error) {
 	if err != nil {
 		return file{}, err
 	}
-	defer opened.Close()
+	defer opened.Close() //nolint:errcheck // opened for reading
 	info, err := opened.Stat()
 	if err != nil {
 		return file{}, err
@@ -168,6 +168,6 @@ func syncDirectory(path string) error {
 	if err != nil {
 		return err
 	}
-	defer directory.Close()
+	defer directory.Close() //nolint:errcheck // opened for reading
 	return directory.Sync()
 }

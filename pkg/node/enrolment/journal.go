@@ -135,7 +135,7 @@ func (e *Enrolment) hold() (release func(), err error) {
 			return nil, err
 		}
 		if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-			lock.Close()
+			lock.Close() //nolint:errcheck // nothing is written to a lock
 			if errors.Is(err, unix.EWOULDBLOCK) {
 				err = errBusy
 			}
@@ -146,10 +146,10 @@ func (e *Enrolment) hold() (release func(), err error) {
 		if now, lost := os.Stat(path); err == nil && lost == nil && os.SameFile(held, now) {
 			return func() {
 				_ = os.Remove(path) // one that stays does no harm
-				lock.Close()
+				lock.Close()        //nolint:errcheck // nothing is written to a lock
 			}, nil
 		}
-		lock.Close()
+		lock.Close() //nolint:errcheck // nothing is written to a lock
 		if err != nil {
 			return nil, err
 		}

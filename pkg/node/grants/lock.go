@@ -50,7 +50,7 @@ func tryLock(path string) (*os.File, error) {
 		if err = flock(file); err == nil {
 			return file, nil
 		}
-		file.Close()
+		file.Close() //nolint:errcheck // nothing is written to a lock
 	}
 	return nil, fmt.Errorf("lock the checkpoint of granted devices: %w", err)
 }

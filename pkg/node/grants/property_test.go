@@ -53,7 +53,9 @@ func TestPropertyLivePodsNeverHoldMoreThanThereIs(t *testing.T) {
 				}
 			case 4:
 				if random.IntN(2) == 0 {
-					os.WriteFile(path, []byte("corrupt"), 0o600)
+					if err := os.WriteFile(path, []byte("corrupt"), 0o600); err != nil {
+						t.Fatal(err)
+					}
 				}
 				r = restart(t, w, r)
 			case 5:

@@ -337,8 +337,11 @@ func TestWhatIsCarriedAndTheKeyAreWrittenAsTheirGoldenFiles(t *testing.T) {
 func TestEachNodeMakesAKeyThatOnlyRootReadsAndKeepsIt(t *testing.T) {
 	directory := t.TempDir()
 	first, second := newNodeKey(directory, "n"), newNodeKey(directory, "n")
-	first.load(t.Context())
-	second.load(t.Context())
+	for _, key := range []*nodeKey{first, second} {
+		if err := key.load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if !bytes.Equal(first.Key, second.Key) || !first.Since.Equal(second.Since) || !first.saved {
 		t.Error("the second process has another key")
 	}
@@ -346,7 +349,9 @@ func TestEachNodeMakesAKeyThatOnlyRootReadsAndKeepsIt(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	elsewhere := newNodeKey(t.TempDir(), "n")
-	elsewhere.load(t.Context())
+	if err := elsewhere.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if bytes.Equal(first.Key, elsewhere.Key) {
 		t.Error("two nodes have the same key")
 	}
@@ -385,7 +390,9 @@ func TestAKeyThatCannotBeUsedOrWrittenIsMadeAnewAndTheRecordStillCounts(t *testi
 			t.Errorf("%s: has pod a %v, found %v", name, r.Has("a"), w.findings)
 		}
 		key := newNodeKey(filepath.Dir(path), "node-1")
-		key.load(t.Context())
+		if err := key.load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		if !bytes.Equal(key.Key, r.key.Key) {
 			t.Errorf("%s: the new key is not on disk", name)
 		}

@@ -396,8 +396,11 @@ func (f *relay) serve(from net.Conn) {
 	defer f.forget(from)
 	var copying sync.WaitGroup
 	defer copying.Wait()
-	copying.Go(func() { io.Copy(to, from); to.Close() })
-	io.Copy(from, to)
+	copying.Go(func() {
+		io.Copy(to, from) //nolint:errcheck // a broken connection ends
+		to.Close()
+	})
+	io.Copy(from, to) //nolint:errcheck // a broken connection ends
 	from.Close()
 }
 

@@ -190,7 +190,7 @@ func (k *fakeKubelet) start() {
 	k.server = grpc.NewServer()
 	podresourcesapi.RegisterPodResourcesListerServer(k.server, k)
 	alphaapi.RegisterPodResourcesListerServer(k.server, alphaKubelet{fakeKubelet: k})
-	go k.server.Serve(listener)
+	go k.server.Serve(listener) //nolint:errcheck // it ends with Stop
 }
 
 func (k *fakeKubelet) stop() {

@@ -28,13 +28,15 @@ type writer struct{ called map[string]int }
 
 const written types.ResourceName = "written"
 
-func (w writer) AddNode(_ string, node *types.NodeInfo) { w.call("AddNode", node, nil) }
-func (w writer) RemoveNode(string)                      {}
+func (w writer) AddNode(_ string, node *types.NodeInfo) {
+	w.call("AddNode", node, nil) //nolint:errcheck // it has no way to fail
+}
+func (w writer) RemoveNode(string) {}
 
 func (w writer) PodFitsDevice(
 	node *types.NodeInfo, pod *types.PodInfo, _ bool,
 ) (bool, []devicescheduler.PredicateFailureReason, float64) {
-	w.call("PodFitsDevice", node, pod)
+	w.call("PodFitsDevice", node, pod) //nolint:errcheck // the pod fits in any case
 	return true, nil, 1
 }
 
@@ -50,10 +52,12 @@ func (w writer) ReturnPodResources(node *types.NodeInfo, pod *types.PodInfo) err
 	return w.call("ReturnPodResources", node, pod)
 }
 
-func (w writer) PodHolds(_, _ string, pod *types.PodInfo) { w.call("PodHolds", nil, pod) }
-func (w writer) PodGone(string, string)                   {}
-func (w writer) GetName() string                          { return "writer" }
-func (w writer) UsingGroupScheduler() bool                { return false }
+func (w writer) PodHolds(_, _ string, pod *types.PodInfo) {
+	w.call("PodHolds", nil, pod) //nolint:errcheck // it has no way to fail
+}
+func (w writer) PodGone(string, string)    {}
+func (w writer) GetName() string           { return "writer" }
+func (w writer) UsingGroupScheduler() bool { return false }
 
 func (w writer) call(method string, node *types.NodeInfo, pod *types.PodInfo) error {
 	w.called[method]++

@@ -38,7 +38,7 @@ func callsOf(ctx context.Context, node *cluster.Node) (map[string]float64, error
 	if err != nil {
 		return nil, fmt.Errorf("read kubecri's metrics: %w", err)
 	}
-	defer response.Body.Close() //nolint:errcheck // it was only read
+	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		return nil, fmt.Errorf("read kubecri's metrics: %w", err)

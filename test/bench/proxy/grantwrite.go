@@ -106,7 +106,7 @@ func syncDir(path string) error {
 	if err != nil {
 		return err
 	}
-	defer directory.Close()
+	defer directory.Close() //nolint:errcheck // opened for reading
 	return directory.Sync()
 }
 

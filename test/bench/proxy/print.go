@@ -33,7 +33,10 @@ func (r *result) print(to io.Writer) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprint(to, "\nTimes with a sign are added to direct. Peak memory of direct is the runtime's own.\n\n")
+	if _, err := fmt.Fprint(to,
+		"\nTimes with a sign are added to direct. Peak memory of direct is the runtime's own.\n\n"); err != nil {
+		return err
+	}
 	for _, g := range r.Goals {
 		if _, err := fmt.Fprintln(to, g); err != nil {
 			return err

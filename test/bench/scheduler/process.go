@@ -133,7 +133,7 @@ func (b *bench) start(name string, ours bool) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()
+	defer log.Close() //nolint:errcheck // the process has its own
 	p := &process{name: name, command: exec.Command(program, arguments...), ended: make(chan struct{}), log: log.Name(),
 		address: address, devices: devices}
 	p.command.Env = append(os.Environ(), b.environment...)

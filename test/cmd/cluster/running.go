@@ -77,13 +77,12 @@ func newStatusCommand() *cobra.Command {
 		cobra.NoArgs,
 		func(_ context.Context, c *cluster.Cluster, _ []string) error {
 			table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(table, "PROGRAM\tPID\tLOG") //nolint:errcheck // Flush returns it
+			fmt.Fprintln(table, "PROGRAM\tPID\tLOG")
 			for _, component := range c.Components() {
 				pid := "ended"
 				if id := component.PID(); id != 0 {
 					pid = fmt.Sprint(id)
 				}
-				//nolint:errcheck // Flush returns it
 				fmt.Fprintf(table, "%s\t%s\t%s\n", component.Name, pid, component.LogPath)
 			}
 			return table.Flush()

@@ -77,7 +77,7 @@ func peakMemory(t *testing.T, pid int) (kibibytes int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close() //nolint:errcheck // opened for reading
+	defer file.Close()
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		if _, err := fmt.Sscanf(lines.Text(), "VmHWM: %d kB", &kibibytes); err == nil {
 			return kibibytes

@@ -203,7 +203,7 @@ func (n *node) giveImages(ctx context.Context, t *testing.T, g generator) (rando
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close() //nolint:errcheck // closed below; a second time does no harm
+	defer file.Close()
 	if err := image.WriteArchive(file, runtime.GOARCH, images...); err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func (j journal) lines(t *testing.T, text string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.Close() //nolint:errcheck // only read
+	defer log.Close()
 	content, err := io.ReadAll(io.NewSectionReader(log, j.from, 1<<40))
 	if err != nil {
 		t.Fatal(err)

@@ -51,7 +51,7 @@ func newHost(t *testing.T, name string, node *cluster.Node, directory, podResour
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { opened.Close() }) //nolint:errcheck // only opened
+		t.Cleanup(func() { opened.Close() })
 		return fmt.Sprintf("/proc/self/fd/%d", opened.Fd())
 	}
 	return &host{

@@ -76,8 +76,8 @@ func openStore(t *testing.T, node *cluster.Node, address string, locked bool) *s
 		}
 		images.ServeHTTP(w, r)
 	})}
-	go server.Serve(listener)            //nolint:errcheck // until it is closed
-	t.Cleanup(func() { server.Close() }) //nolint:errcheck // the test is over
+	go server.Serve(listener) //nolint:errcheck // until it is closed
+	t.Cleanup(func() { server.Close() })
 	return s
 }
 

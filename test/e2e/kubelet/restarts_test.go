@@ -114,7 +114,7 @@ func queryRuntime(ctx context.Context, t *testing.T, node *cluster.Node) codes.C
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close() //nolint:errcheck // it has answered
+	defer conn.Close()
 	_, err = runtimeapi.NewRuntimeServiceClient(conn).Version(ctx, &runtimeapi.VersionRequest{})
 	return status.Code(err)
 }

@@ -139,8 +139,8 @@ func TestPortForwardCarriesMuchBothWaysAtOnce(t *testing.T) {
 
 // echo sends content over a connection, reads as much from it meanwhile, and closes it.
 func echo(ctx context.Context, conn net.Conn, content []byte) ([]byte, error) {
-	defer conn.Close()                                      //nolint:errcheck // all has been read
-	stop := context.AfterFunc(ctx, func() { conn.Close() }) //nolint:errcheck // ends what hangs
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	var sending errgroup.Group
 	sending.Go(func() error {

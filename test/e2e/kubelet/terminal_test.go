@@ -28,7 +28,7 @@ func openTerminal(t *testing.T, rows, columns uint16) *terminal {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { person.Close() }) //nolint:errcheck // nothing is left to be written
+	t.Cleanup(func() { person.Close() })
 	if err := unix.IoctlSetPointerInt(int(person.Fd()), unix.TIOCSPTLCK, 0); err != nil {
 		t.Fatalf("unlock a terminal: %v", err)
 	}

@@ -195,7 +195,7 @@ func (s *server) get(ctx context.Context, path string, data any) error {
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close() //nolint:errcheck // only read
+	defer answer.Body.Close()
 	envelope := struct {
 		Status, Error string
 		Data          any

@@ -40,7 +40,7 @@ func buildPlugin(root, source, file string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // files of no value in the directory for such
+	defer os.RemoveAll(dir)
 	if err := os.CopyFS(dir, os.DirFS(source)); err != nil {
 		return err
 	}

@@ -153,12 +153,12 @@ func freeze(ctx context.Context, t *testing.T, pod *corev1.Pod) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer checkpoint.Close() //nolint:errcheck // opened for reading
+	defer checkpoint.Close()
 	archive, err := os.Create(filepath.Join(node.Var(), "restored.tar"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.Remove(archive.Name()) //nolint:errcheck // it goes with the node, too
+	defer os.Remove(archive.Name())
 	files := filesOf(t, checkpoint)
 	err = image.WriteArchive(archive, goruntime.GOARCH, image.Image{
 		Name: restoredImage, Files: files, Annotations: map[string]string{checkpointAnnotation: "main"},

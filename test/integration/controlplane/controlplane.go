@@ -59,7 +59,7 @@ func Start(ctx context.Context, arguments ...string) (*ControlPlane, error) {
 	}
 	c := &ControlPlane{dir: dir, ended: make(chan error, 1), cancel: func() {}, stopEtcd: func() {}}
 	if err := c.start(ctx, arguments); err != nil {
-		log, _ := os.ReadFile(c.file("kube-apiserver.log")) //nolint:errcheck // nothing to show then
+		log, _ := os.ReadFile(c.file("kube-apiserver.log")) // nothing to show then
 		return nil, fmt.Errorf("start a control plane: %w\n%s", errors.Join(err, c.Stop()), log[max(0, len(log)-4096):])
 	}
 	return c, nil

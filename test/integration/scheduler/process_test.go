@@ -101,7 +101,7 @@ func startConfigured(t *testing.T, program string, server *rest.Config, argument
 	t.Cleanup(func() {
 		p.kill()
 		if t.Failed() {
-			text, _ := os.ReadFile(p.log) //nolint:errcheck // nothing to show then
+			text, _ := os.ReadFile(p.log) // nothing to show then
 			t.Logf("the scheduler's log ends with:\n%s", text[max(0, len(text)-16<<10):])
 		}
 	})

@@ -49,7 +49,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "FAIL:", err)
 		return 1
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // files of no value in the directory for such
+	defer os.RemoveAll(dir)
 	if err := build(dir); err != nil {
 		fmt.Fprintln(os.Stderr, "FAIL:", err)
 		return 1
