@@ -11,7 +11,7 @@ type catalogue struct {
 	nodes     map[string]string   // key of the topology by node
 	kinds     map[string]topology // by key
 	count     map[string]int      // nodes by key
-	best      map[int]topology    // by number of GPUs; made anew when a kind comes or goes
+	best      map[int]topology    // by number of GPUs; made again when a kind comes or goes
 	revisions uint64              // how often that was
 }
 

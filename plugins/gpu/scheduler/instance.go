@@ -17,7 +17,7 @@ import (
 
 // Instances of partitioned GPUs are not joined: each that is counted is a request of its own. The
 // group scheduler packs: of the instances that are free, a pod is given one of the GPU that is used
-// the most, so that whole GPUs stay idle, and can be partitioned anew.
+// the most, so that whole GPUs stay idle, and can be partitioned again.
 
 // counted is what a container counts: so many devices that have 1 of a resource.
 type counted struct {

@@ -230,9 +230,9 @@ func TestTooFewGPUsSaysWhetherTheyAreThereAndUnhealthy(t *testing.T) {
 	}
 }
 
-// FuzzWhateverAPodAsksForIsTranslatedTheSameWay also shows that the group scheduler takes the
+// FuzzEveryRequestIsTranslatedTheSameWay also shows that the group scheduler takes the
 // result, or says why not.
-func FuzzWhateverAPodAsksForIsTranslatedTheSameWay(f *testing.F) {
+func FuzzEveryRequestIsTranslatedTheSameWay(f *testing.F) {
 	f.Add("gpugrp0/A/gpu/a/cards", "resource/group/gpugrp0/A/gpu/a/cards", int64(2), int64(3))
 	f.Add("gpu/gpu-generate-topology", "gpu/0/memory", int64(1), int64(2))
 	f.Add("gpugrp1/0/gpugrp0/0/gpu/0/enumType", "gpugrp0/A/links", int64(6), int64(0))

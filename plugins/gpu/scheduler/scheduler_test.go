@@ -54,7 +54,7 @@ func TestNodesAreLiftedToTwoLevels(t *testing.T) {
 				"resource/group/gpugrp1/0/gpugrp0/a/gpu/a/gi/a/ci/a/mig-1g.5gb": 1,
 			},
 		},
-		"a node with instances alone has no GPUs, whatever it counts": {
+		"a node with instances alone has no GPUs, also when it counts some": {
 			allocatable: types.ResourceList{
 				"resource/group/gpugrp1/0/gpugrp0/1/gpu/a/gi/2/ci/b/cards": 1, "nvidia.com/gpu": 1,
 			},
@@ -96,7 +96,7 @@ func TestNodesAreLiftedToTwoLevels(t *testing.T) {
 	}
 }
 
-func TestACountIsBoundedWhateverANodeReports(t *testing.T) {
+func TestACountIsBoundedForEveryReportOfANode(t *testing.T) {
 	node := types.NewNodeInfo()
 	node.Allocatable["nvidia.com/gpu"] = 1 << 60
 	New("gpus", gpu.Resource).AddNode("n1", node)
@@ -169,7 +169,7 @@ func TestHalvesOfMemoryShareOneGPU(t *testing.T) {
 	}
 }
 
-func TestWhoHasAGPUAloneSharesItWithNobody(t *testing.T) {
+func TestAWholeGPUIsSharedWithNoPod(t *testing.T) {
 	c := newCluster(t)
 	c.add("n1", "ab")
 	share := asking(0, types.ResourceList{"gpu/a/memory": 1 << 30})

@@ -95,7 +95,7 @@ func TestRandomMixesAgainstAnOracle(t *testing.T) {
 				placed, ok, complete := planner.Place(there, wanted)
 				want := oracle(model, there, wanted)
 				if ok != (want >= 0) || !complete {
-					t.Fatalf("%v beside %v: fits is %v (complete %v), the oracle says %v", wanted, there, ok,
+					t.Fatalf("%v next to %v: fits is %v (complete %v), the oracle says %v", wanted, there, ok,
 						complete, want >= 0)
 				}
 				if !ok {
@@ -103,10 +103,10 @@ func TestRandomMixesAgainstAnOracle(t *testing.T) {
 				}
 				fitting++
 				if why := invalid(model, slices.Concat(there, placed)); why != "" {
-					t.Fatalf("%v beside %v: %v: %s", wanted, there, placed, why)
+					t.Fatalf("%v next to %v: %v: %s", wanted, there, placed, why)
 				}
 				if room := roomLeft(model, slices.Concat(there, placed)); room != want {
-					t.Fatalf("%v beside %v: %v leaves %d, possible is %d", wanted, there, placed, room, want)
+					t.Fatalf("%v next to %v: %v leaves %d, possible is %d", wanted, there, placed, room, want)
 				}
 				var names []string
 				for _, instance := range placed {

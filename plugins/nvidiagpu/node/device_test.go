@@ -234,7 +234,7 @@ func TestEveryMachineMakesSense(t *testing.T) {
 	}
 }
 
-func TestAContainerWithoutGPUsSeesNoneWhateverTheDriverIs(t *testing.T) {
+func TestAContainerWithoutGPUsSeesNoneAlsoWithoutADriver(t *testing.T) {
 	d := New(Paths{NVML: "/no/such/library.so"})
 	if got := d.DenyEnvs(); len(got) != 1 || got[VisibleDevices] != "void" {
 		t.Errorf("DenyEnvs = %v", got)

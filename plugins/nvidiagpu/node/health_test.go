@@ -184,7 +184,7 @@ func TestAnXIDThatDoesNotCountAnyMoreEndsWithARestart(t *testing.T) {
 	t.Setenv(DisableHealthChecks, "")
 	third := startedWith(t, library.Path, file)
 	if diff := cmp.Diff(map[int]string{3: "Xid79"}, healthOf(t, third)); diff != "" {
-		t.Errorf("it counts again, and an XID of before is back (-want +got):\n%s", diff)
+		t.Errorf("it counts again, and a previous XID is back (-want +got):\n%s", diff)
 	}
 }
 

@@ -73,7 +73,7 @@ func (s *state) judgeInstance(gpu device.Health, f *fault, now time.Time) {
 	case f != nil:
 		next = device.Health{
 			Reason: xidReason(f.XID), Since: f.Since,
-			Message: xidMessage(f.XID, "destroy the instance and create it anew, or reset the GPU"),
+			Message: xidMessage(f.XID, "destroy the instance and create it again, or reset the GPU"),
 		}
 	}
 	s.become(next, now)

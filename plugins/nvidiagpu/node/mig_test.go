@@ -152,7 +152,7 @@ func TestWhatIsNotUniformIsCountedAsBefore(t *testing.T) {
 			map[int][]nvmltest.Part{0: uniform[0], 1: other}, []string{small}, true, []string{large, small},
 			"only instances of 3g.40gb",
 		},
-		"nobody knows who holds what": {
+		"the holders are not known": {
 			map[int][]nvmltest.Part{0: uniform[0], 1: other}, nil, false, []string{large}, "only instances of 3g.40gb",
 		},
 		"one has no instance": {

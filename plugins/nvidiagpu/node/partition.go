@@ -113,19 +113,19 @@ func (p *partitioning) run(replaceIdle bool) (err error) {
 		return err
 	}
 	planner := mig.NewPlanner(p.profiles, mig.DefaultBudget)
-	beside := p.instances()
+	present := p.instances()
 	if replaceIdle && p.holding.complete {
-		change := planner.Change(beside, p.idle(), p.layout)
+		change := planner.Change(present, p.idle(), p.layout)
 		due, err := p.remove(change.Remove)
 		if err != nil || !due {
 			return err
 		}
 		for _, i := range change.Remove {
-			beside[i].Profile = ""
+			present[i].Profile = ""
 		}
-		beside = slices.DeleteFunc(beside, func(i mig.Instance) bool { return i.Profile == "" })
+		present = slices.DeleteFunc(present, func(i mig.Instance) bool { return i.Profile == "" })
 	}
-	change := planner.Change(beside, nil, p.layout)
+	change := planner.Change(present, nil, p.layout)
 	if err := p.create(change.Create); err != nil || len(change.Short) == 0 {
 		return err
 	}
@@ -134,7 +134,7 @@ func (p *partitioning) run(replaceIdle bool) (err error) {
 	if replaceIdle {
 		remedy = "end the pods that hold those that are not of the layout"
 	}
-	return fmt.Errorf("there is no room for %s beside its other MIG instances: %s", strings.Join(change.Short, ", "),
+	return fmt.Errorf("there is no room for %s next to its other MIG instances: %s", strings.Join(change.Short, ", "),
 		remedy)
 }
 

@@ -55,7 +55,7 @@ func TestIdleInstancesMakeRoomForTheLayout(t *testing.T) {
 			layout: "7g.80gb", held: []string{held(1)}, short: "there is no room for 7g.80gb",
 			want: []string{"1g.10gb@0", "1g.10gb@1", "1g.10gb@4", "1g.10gb@5"},
 		},
-		"what is in nobody's way stays": {
+		"what is in no instance's way stays": {
 			layout: "1g.10gb+me", want: []string{"1g.10gb@0", "1g.10gb@1", "1g.10gb@4", "1g.10gb@5", "1g.10gb+me@6"},
 		},
 	} {
@@ -139,7 +139,7 @@ func TestAnInstanceIsNotDestroyedByAnOldAnswerWhoHoldsIt(t *testing.T) {
 	}
 }
 
-func TestAHostThatNeverTellsOfHoldersLosesNoInstance(t *testing.T) {
+func TestAHostThatNeverReportsHoldersLosesNoInstance(t *testing.T) {
 	library := nvmltest.Build(t, hopper())
 	library.Partition(t, map[int][]nvmltest.Part{1: {library.At("4g.40gb", 0)}})
 	d, now := reshaping(t, library, "7g.80gb")
@@ -210,7 +210,7 @@ func TestPartitionedGPUsGetTheInstancesOfTheirLayout(t *testing.T) {
 			layouts: "[{instances: [1g.10gb, 3g.40gb, 2g.20gb]}]",
 			there:   map[int][]nvmltest.Part{1: {part("4g.40gb", 0)}},
 			want:    map[int][]string{1: {"4g.40gb@0", "1g.10gb@6"}},
-			problem: "there is no room for 3g.40gb, 2g.20gb beside its other MIG instances: set replaceIdle",
+			problem: "there is no room for 3g.40gb, 2g.20gb next to its other MIG instances: set replaceIdle",
 		},
 		"a GPU instance that a crash has left without a compute instance gets one": {
 			layouts: "[{instances: [3g.40gb]}]",

@@ -114,7 +114,7 @@ func BuildIn(ctx context.Context, dir string, m Machine) (Library, error) {
 		return l, err
 	}
 	gcc := exec.CommandContext(ctx, "gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-I", dir, "-I", header,
-		"-I", source, "-o", l.Path, filepath.Join(source, "standin.c"), filepath.Join(source, "mig.c"))
+		"-I", source, "-o", l.Path, filepath.Join(source, "fake.c"), filepath.Join(source, "mig.c"))
 	if out, err := gcc.CombinedOutput(); err != nil {
 		return l, fmt.Errorf("gcc: %w\n%s", err, out)
 	}
@@ -175,7 +175,7 @@ func (l Library) Say(t *testing.T, number int, health Health) {
 func (m Machine) header(l Library) string {
 	var text strings.Builder
 	n := len(m.Ancestor)
-	name, memory := cmp.Or(m.Model.Name, "Stand-in"), cmp.Or(uint64(m.Model.MemoryMiB)<<20, Memory)
+	name, memory := cmp.Or(m.Model.Name, "Fake GPU"), cmp.Or(uint64(m.Model.MemoryMiB)<<20, Memory)
 	reserved := Reserved
 	if m.OldDriver {
 		reserved = 0 // as it does not say

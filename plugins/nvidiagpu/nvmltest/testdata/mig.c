@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "machine.h"
-#include "standin.h"
+#include "fake.h"
 
 #ifdef OLD_DRIVER
 int mig_uuid(nvmlDevice_t device, char *uuid, unsigned int length) { return 0; }

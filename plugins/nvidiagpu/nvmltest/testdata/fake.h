@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // What the parts of the fake share.
-#ifndef KUBEDEVICE_STANDIN_H
-#define KUBEDEVICE_STANDIN_H
+#ifndef KUBEDEVICE_FAKE_H
+#define KUBEDEVICE_FAKE_H
 
 #include <nvml.h>
 

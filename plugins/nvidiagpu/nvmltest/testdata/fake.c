@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include "machine.h"
-#include "standin.h"
+#include "fake.h"
 
 // A handle is, as in the header, a struct of one pointer: here to the GPU's place in an array.
 static char gpus[COUNT + 1];
