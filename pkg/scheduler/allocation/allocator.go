@@ -12,8 +12,8 @@ import (
 // Allocator is implemented by a device scheduler that allocates its devices by itself and uses the
 // group scheduler for their accounting only. PodFitsDevice and PodAllocate write DevRequests and
 // AllocateFrom, and remove from KubeRequests the counts that these serve, so that no later plugin
-// serves them again. The group scheduler checks the allocation. The allocator's score counts beside
-// the group scheduler's, unless it is 0: it has nothing to do with the pod on this node.
+// serves them again. The group scheduler checks the allocation. The allocator's score counts
+// together with the group scheduler's, unless it is 0: it has nothing to do with the pod on this node.
 //
 // For the sake of allocators alone, the group scheduler has nothing to do with the devices of
 // others.
@@ -23,7 +23,7 @@ type Allocator interface {
 	Read(node *types.NodeInfo) NodeDevices
 	// ReadPod reads what a pod requests, once for all nodes that count the same resources as
 	// devices. The containers are in the order of the pod's spec: they say which of them run at the
-	// same time, and the methods' arguments do not. Nobody changes the pod afterwards.
+	// same time, and the methods' arguments do not. The pod must not change afterwards.
 	ReadPod(pod *types.PodInfo, containers []grouptree.Container) PodDevices
 	// ForPod returns the scheduler for one call about a pod that requests this. The call is about a
 	// node with these devices, and does not change the node. It takes at most so many steps; 0

@@ -219,8 +219,8 @@ func TestOthersAreAskedEachTime(t *testing.T) {
 	}
 }
 
-// A plugin that is quarantined gives no answer, whatever is remembered of it, and comes back when
-// it answers.
+// A plugin that is quarantined gives no answer, also where one is cached, and comes back when it
+// answers.
 func TestWhatIsRememberedOfAPluginDoesNotCountWhileItIsQuarantined(t *testing.T) {
 	plugin := pure{gpus()}
 	fails := false

@@ -54,7 +54,7 @@ func TestARequestThatFailsIsKeptFromThePluginByItself(t *testing.T) {
 	broken = true
 	f.run(
 		step{0, "a", 3, ofRequest},
-		step{firstBackOff, "a", 3, ofRequest}, // the time began anew
+		step{firstBackOff, "a", 3, ofRequest}, // the back-off began again
 	)
 }
 
@@ -209,9 +209,9 @@ func TestANodeForWhichThePluginHangsDoesNotKeepRequestsFromOthers(t *testing.T) 
 // a call hangs is not tried again before that returns, however long it takes.
 func TestAConcurrentPluginServesOthersWhileARequestHangs(t *testing.T) {
 	f := newFixture(t, concurrently)
-	var mended atomic.Bool
+	var repaired atomic.Bool
 	f.fails = func(_, _ string, gpus int64) string {
-		if gpus == 3 && !mended.Load() {
+		if gpus == 3 && !repaired.Load() {
 			return "hang"
 		}
 		return ""
@@ -228,7 +228,7 @@ func TestAConcurrentPluginServesOthersWhileARequestHangs(t *testing.T) {
 	if slices.Contains(lines, "gpus quarantined: true") || !slices.Contains(lines, "gpus overdue: 2") {
 		t.Errorf("recorded %q", lines)
 	}
-	mended.Store(true)
+	repaired.Store(true)
 	close(f.release)
 	f.awaitReturn(0)
 	f.run(

@@ -292,7 +292,7 @@ func randomRequest(random *rand.Rand, first uint64) func() *request.Request {
 	}
 }
 
-// Whatever plugins, nodes and pods there are, a set answers the same with caches and without.
+// With any plugins, nodes and pods, a set answers the same with caches and without.
 func TestCachesChangeNoAnswer(t *testing.T) {
 	var cachedCalls, plainCalls int64
 	for seed := range uint64(150) {

@@ -192,7 +192,7 @@ func TestReasonsOfAPluginAreGivenShort(t *testing.T) {
 	}
 }
 
-func TestAPodThatNobodyServesDoesNotFit(t *testing.T) {
+func TestAPodThatNoSchedulerServesDoesNotFit(t *testing.T) {
 	devRequest := func(container string, quantity int64) *fake {
 		write := func(_ *types.NodeInfo, pod *types.PodInfo) (bool, reasons, float64) {
 			info := pod.RunningContainers[container]
@@ -211,7 +211,7 @@ func TestAPodThatNobodyServesDoesNotFit(t *testing.T) {
 			Containers: []grouptree.Container{{Name: "a"}, {Name: "b"}},
 		}
 	}
-	wish := types.ContainerInfo{Requests: types.ResourceList{"gpu/0/memory": 1}}
+	memory := types.ContainerInfo{Requests: types.ResourceList{"gpu/0/memory": 1}}
 	how := types.ContainerInfo{Requests: types.ResourceList{"gpu/gpu-generate-topology": 1}}
 	for name, test := range map[string]struct {
 		plugins []devicescheduler.DeviceScheduler
@@ -225,13 +225,13 @@ func TestAPodThatNobodyServesDoesNotFit(t *testing.T) {
 				types.ContainerInfo{KubeRequests: types.ResourceList{"x/b": 1, "x/c": 1, "x/kubelets": 1}}),
 			`no device scheduler serves x/b, x/c of container "b"`,
 		},
-		"a wish is not understood": {
-			[]devicescheduler.DeviceScheduler{devRequest("a", 1)}, two(wish, wish),
+		"a request is not understood": {
+			[]devicescheduler.DeviceScheduler{devRequest("a", 1)}, two(memory, memory),
 			`no device scheduler serves gpu/0/memory of container "b"`,
 		},
 		"a request is for nothing": {
 			[]devicescheduler.DeviceScheduler{devRequest("a", 0)},
-			two(wish, types.ContainerInfo{}), `container "a" asks for 0 of resource/group/gpu/0/cards`,
+			two(memory, types.ContainerInfo{}), `container "a" asks for 0 of resource/group/gpu/0/cards`,
 		},
 		"it says how, but not what": {
 			[]devicescheduler.DeviceScheduler{&fake{}}, two(how, how),
@@ -255,7 +255,7 @@ func TestAPodThatNobodyServesDoesNotFit(t *testing.T) {
 	}
 }
 
-func TestAGroupRequestThatNobodyPlacesIsNotAllocated(t *testing.T) {
+func TestAGroupRequestThatIsNotPlacedIsNotAllocated(t *testing.T) {
 	plugin := gpus()
 	plugin.groups = false
 	s := set(t, clock.RealClock{}, plugin)
@@ -374,6 +374,6 @@ func TestPodsThatRequestTheSameAreCompiledOnce(t *testing.T) {
 		return s.remainder(answer.next).request
 	}
 	if compiled(first, "a") != compiled(second, "b") {
-		t.Error("the second was compiled anew")
+		t.Error("the second was compiled again")
 	}
 }

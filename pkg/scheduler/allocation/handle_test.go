@@ -138,7 +138,7 @@ func (v *vandal) wreck(node *types.NodeInfo, pod *types.PodInfo) {
 	}
 }
 
-func TestWhatAPluginDoesToItsArgumentsHarmsNobody(t *testing.T) {
+func TestWhatAPluginDoesToItsArgumentsHarmsNoCaller(t *testing.T) {
 	v := &vandal{fake: &fake{name: "vandal"}}
 	v.fit = func(node *types.NodeInfo, pod *types.PodInfo) (bool, reasons, float64) {
 		v.wreck(node, pod)
@@ -203,14 +203,14 @@ func (o *observing) PodGone(nodeName, uid string) {
 	o.reported = append(o.reported, fmt.Sprintf("%s gone from %s", uid, nodeName))
 }
 
-func TestAPluginThatCountsIsToldOfEachPodOnce(t *testing.T) {
+func TestAPluginThatCountsIsNotifiedOfEachPodOnce(t *testing.T) {
 	o := &observing{fake: &fake{}}
 	if set(t, stepped(), &fake{}).Observes() {
 		t.Error("a plugin that does not count observes pods")
 	}
 	s := set(t, stepped(), &fake{}, o)
 	if !s.Observes() {
-		t.Fatal("nobody observes pods")
+		t.Fatal("no plugin observes pods")
 	}
 	pod := &types.PodInfo{Name: "p"}
 	ctx := t.Context()

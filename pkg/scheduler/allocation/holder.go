@@ -103,7 +103,7 @@ func (h *Holder) setTaken(plugin *handle, inventory *Inventory, used types.Resou
 	h.takes.Store(&taking{plugin, inventory, used, others}) // of two calls at once, one may be lost
 }
 
-// NewHolder returns the holder of an allocation, which nobody may change any more. containers are
+// NewHolder returns the holder of an allocation, which must not change any more. containers are
 // the pod's, in the order of its spec.
 func NewHolder(uid string, allocation *types.PodInfo, containers []grouptree.Container) *Holder {
 	return &Holder{UID: uid, Pod: allocation, held: grouptree.Holdings(allocation, containers)}

@@ -71,7 +71,7 @@ func TestATranslatorIsAskedOnceWhatAPodTakes(t *testing.T) {
 		asked     string
 		used      int64
 	}{
-		{"nobody holds anything", small, nil, "", 10},
+		{"no pod holds anything", small, nil, "", 10},
 		{"two pods come", small, []*Holder{one, two}, "one two", 40},
 		{"a third comes", small, []*Holder{one, three, two}, "three", 70},
 		{"one goes", small, []*Holder{three, two}, "", 60},
@@ -141,7 +141,7 @@ func TestWhatATranslatorCannotTellIsAskedAgain(t *testing.T) {
 	}
 }
 
-// A node numbers the groups of its devices anew, as when it was started again without one of them.
+// A node numbers the groups of its devices again, as after a start without one of them.
 func TestADeviceThatIsInAnotherGroupNowIsHeldAsBefore(t *testing.T) {
 	var seen []types.ResourceName
 	plugin := gpus()
@@ -170,7 +170,7 @@ func TestADeviceThatIsInAnotherGroupNowIsHeldAsBefore(t *testing.T) {
 		name("0", "b"):    name("1", "b"),
 		name("0", "ill"):  name("1", "ill"),
 		name("1", "twin"): name("1", "twin"),
-		name("7", "twin"): name("7", "twin"), // nobody knows which of the two
+		name("7", "twin"): name("7", "twin"), // it may be either of the two
 		name("0", "gone"): name("0", "gone"),
 	} {
 		holder := NewHolder("u", &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"main": {

@@ -193,7 +193,7 @@ func TestOneThatIsNoSpecialistMakesAllPodsWaitForEachOther(t *testing.T) {
 	}
 }
 
-func TestKindsAreToldByNames(t *testing.T) {
+func TestKindsAreDistinguishedByNames(t *testing.T) {
 	k := newKinds(devicescheduler.Kinds{Plain: []types.ResourceName{"example.com/gpu"},
 		Levels: []string{"gpu", "pair"}})
 	for name, want := range map[types.ResourceName]bool{

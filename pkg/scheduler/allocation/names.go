@@ -10,9 +10,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// deviceNames are the extended resources that are devices on a node. The others, if it has any, are
-// counted by its kubelet, and nobody here has to do with them. Most nodes of a cluster have the
-// same ones and share them, so a request is compared with them once for all these nodes.
+// deviceNames are the extended resources that are devices on a node. Its kubelet counts the others,
+// if it has any, and no device scheduler sees them. Most nodes of a cluster have the same ones and
+// share them, so a request is compared with them once for all these nodes.
 type deviceNames map[types.ResourceName]bool
 
 func (d *deviceNames) has(name types.ResourceName) bool { return (*d)[name] }

@@ -65,8 +65,8 @@ func (n *Node) Resources() []Resource {
 	return resources
 }
 
-// Capacity returns the paths of all device resources that the node has, those included that nobody
-// may have at the moment, in the order of their names.
+// Capacity returns the paths of all device resources that the node has, those included that no pod
+// may have now, in the order of their names.
 func (n *Node) Capacity() []resource.Path {
 	var paths []resource.Path
 	for _, name := range slices.Sorted(maps.Keys(n.inventory.info.Capacity)) {

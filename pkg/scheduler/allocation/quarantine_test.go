@@ -95,7 +95,7 @@ func TestNoProbeIsForANodeThatIsGone(t *testing.T) {
 	)
 }
 
-// Whatever mixture of requests that panic, end the goroutine or hang one tenant sends, requests of
+// When one tenant sends any mixture of requests that panic, end the goroutine or hang, requests of
 // others are answered, and the plugin is not quarantined.
 func TestNoMixtureOfBadRequestsTakesThePluginFromOthers(t *testing.T) {
 	for name, plugin := range map[string]func(*fake) devicescheduler.DeviceScheduler{

@@ -69,7 +69,7 @@ func TestWhatIsRequestedBeyondTheLimits(t *testing.T) {
 		"a part of a device":           {list{"gpu/a/memory": 1 << 30}, nil, nil},
 		"none of a device":             {list{"gpu/a/cards": 0}, nil, nil},
 		"how devices are chosen":       {list{"gpu/gpu-generate-topology": 1}, nil, nil},
-		"devices that nobody knows":    {list{"tpu/a/cards": 1}, nil, nil},
+		"devices of no known kind":     {list{"tpu/a/cards": 1}, nil, nil},
 		"another plugin's devices":     {list{"board/A/widget/0/cards": 1}, nil, uncovered(widget, 1, 0)},
 		"a kubelet's device":           {list{"numa/A/vendor.example:nic/0/device": 1}, nil, uncovered(nic, 1, 0)},
 		"a kubelet's device by its ID": {list{"numa/A/vendor.example:nic/=x/device": 1}, nil, uncovered(nic, 1, 0)},

@@ -52,7 +52,7 @@ func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 		Target: v1.ObjectReference{Kind: "Node", Name: nodeName},
 	})
 	if err == nil {
-		p.tellShares(pod, nodeName)
+		p.reportShares(pod, nodeName)
 		return nil
 	}
 	if !refused(err) {

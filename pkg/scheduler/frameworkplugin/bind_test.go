@@ -68,7 +68,7 @@ func TestABindingThatWasRefusedGivesItsDevicesBackAtOnce(t *testing.T) {
 	}
 }
 
-// Nobody knows whether the binding took effect. The devices stay with the pod until it is known.
+// It is not known whether the binding took effect. The devices stay with the pod until it is.
 func TestABindingWithoutAnAnswerKeepsItsDevices(t *testing.T) {
 	timeout := apierrors.NewTimeoutError("no answer", 1)
 	conflict := apierrors.NewConflict(pods, "p", errors.New("pod p is already assigned to a node"))

@@ -19,10 +19,10 @@ type cycle struct {
 	budget   *allocation.Budget // of the searches
 	verdicts verdict.Cycle
 	reasons  *reasonAggregator
-	// doubtful are the nodes that are not known to fit, when they are few; nil when they are not,
+	// unverified are the nodes that are not known to fit, when they are few; nil when they are not,
 	// and in a simulation. The framework simulates with a clone of the state alone: with the state
 	// itself, it filters nodes as they are in the snapshot.
-	doubtful    map[*framework.NodeInfo]struct{}
+	unverified  map[*framework.NodeInfo]struct{}
 	simulation  bool
 	preFiltered bool    // nodes were removed, see preFilter
 	evicting    bool    // simulations from now on are those of evictions
@@ -38,7 +38,7 @@ const cycleKey fwk.StateKey = Name
 // Clone returns a cycle for a simulation, whose reasons do not count.
 //
 // The simulation of an eviction is made as a whole or not at all, see AddPod: upstream first takes
-// all victims from the node, and evicts each for which Filter then fails, for whatever reason.
+// all victims from the node, and evicts each for which Filter then fails, for any reason.
 func (c *cycle) Clone() fwk.StateData {
 	clone := &cycle{
 		request: c.request, budget: c.budget, verdicts: c.verdicts, reasons: c.reasons.simulation(), simulation: true,
@@ -55,12 +55,12 @@ func inGroup(pod *v1.Pod) bool { return pod.Spec.SchedulingGroup != nil }
 // knownToFit reports whether a node is known to fit, as most are in most clusters, without looking
 // up its verdict.
 func (c *cycle) knownToFit(nodeInfo fwk.NodeInfo) bool {
-	if c.doubtful == nil {
+	if c.unverified == nil {
 		return false
 	}
 	known, _ := nodeInfo.(*framework.NodeInfo)
-	_, doubtful := c.doubtful[known]
-	return !doubtful
+	_, unverified := c.unverified[known]
+	return !unverified
 }
 
 // latest is the cycle that was begun last, and the state that has it. Filter is called for one node

@@ -53,8 +53,8 @@ func (c *changeable) PodAllocate(node *sdk.NodeInfo, pod *sdk.PodInfo) error {
 	return nil
 }
 
-// model is a cluster that changes at random, and a plugin that caches verdicts beside one that does
-// not. They share the nodes' reservations, but the second computes each node's state anew.
+// model is a cluster that changes at random, a plugin that caches verdicts, and one that does not.
+// They share the nodes' reservations, but the second computes each node's state again.
 type model struct {
 	*fixture
 	rand    *rand.Rand
@@ -68,9 +68,9 @@ type model struct {
 
 	// forgotten pods are released, and still in the snapshot.
 	assumed, bound, unresolved, forgotten []*v1.Pod
-	// compared is how many verdicts were compared, removed and doubtful how often those sets had
+	// compared is how many verdicts were compared, removed and unverified how often those sets had
 	// nodes.
-	compared, removed, doubtful, simulated int
+	compared, removed, unverified, simulated int
 }
 
 // handle is the framework's, with the model's snapshot.
@@ -209,7 +209,7 @@ var changes = map[string]func(*model){
 		m.forgotten = slices.DeleteFunc(m.forgotten, elsewhere)
 	},
 	"an inventory changes": (*model).changeInventory,
-	"a node is made anew": func(m *model) {
+	"a node is made again": func(m *model) {
 		nodeInfo := random(m, m.list)
 		node := m.version(nodeInfo.Node().Name, types.UID(m.name("u")))
 		m.publish(node)
@@ -313,8 +313,8 @@ func (m *model) run(p *Plugin, pod *v1.Pod) (state fwk.CycleState, answers map[s
 	if !status.IsSuccess() {
 		m.Fatal(status)
 	}
-	if p.cycleOf(state).doubtful != nil {
-		m.doubtful++
+	if p.cycleOf(state).unverified != nil {
+		m.unverified++
 	}
 	statuses := framework.NewDefaultNodeToStatus()
 	var feasible []fwk.NodeInfo
@@ -461,10 +461,10 @@ func (m *model) change() {
 	changes[change](m)
 }
 
-// Whatever happens in whatever order, pods get the same verdicts, scores and events with the cache
-// and without.
+// After any changes in any order, pods get the same verdicts, scores and events with the cache and
+// without.
 func TestCachedVerdictsAreThoseWithoutACache(t *testing.T) {
-	var compared, removed, doubtful, simulated int
+	var compared, removed, unverified, simulated int
 	for seed := range uint64(60) {
 		m := newModel(t, seed)
 		for range 60 {
@@ -474,10 +474,10 @@ func TestCachedVerdictsAreThoseWithoutACache(t *testing.T) {
 			m.cycle()
 		}
 		compared, removed = compared+m.compared, removed+m.removed
-		doubtful, simulated = doubtful+m.doubtful, simulated+m.simulated
+		unverified, simulated = unverified+m.unverified, simulated+m.simulated
 	}
-	if removed == 0 || doubtful == 0 || simulated == 0 {
-		t.Errorf("of %d comparisons, %d had nodes removed, %d doubtful ones, %d were simulations: nothing is tested",
-			compared, removed, doubtful, simulated)
+	if removed == 0 || unverified == 0 || simulated == 0 {
+		t.Errorf("of %d comparisons, %d had nodes removed, %d unverified ones, %d were simulations: nothing is tested",
+			compared, removed, unverified, simulated)
 	}
 }

@@ -162,7 +162,7 @@ func newFixtureWith(
 		frameworkruntime.WithSnapshotSharedLister(internalcache.NewSnapshot(pods, nodes)),
 		frameworkruntime.WithPodActivator(f),
 		frameworkruntime.WithEventRecorder(f.events),
-		frameworkruntime.WithPodNominator(nobody{}))
+		frameworkruntime.WithPodNominator(noNominations{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,10 +192,10 @@ func newFixtureWith(
 	return f
 }
 
-// nobody nominates no pods.
-type nobody struct{ fwk.PodNominator }
+// noNominations nominates no pods.
+type noNominations struct{ fwk.PodNominator }
 
-func (nobody) NominatedPodsForNode(string) []fwk.PodInfo { return nil }
+func (noNominations) NominatedPodsForNode(string) []fwk.PodInfo { return nil }
 
 // newNode returns a node with these GPUs.
 func newNode(name string, gpus ...string) *v1.Node {

@@ -42,7 +42,7 @@ func requesting(pod *v1.Pod, extended v1.ResourceName) *v1.Pod {
 
 func TestEachNodeDecidesWhoServesAResourceThere(t *testing.T) {
 	const (
-		wish     = `{"runningcontainer":{"main":{"requests":{"pair/A/gpu/x/cards":1}}}}`
+		pair     = `{"runningcontainer":{"main":{"requests":{"pair/A/gpu/x/cards":1}}}}`
 		topology = `{"requests":{"gpu/gpu-generate-topology":1}}`
 	)
 	forged := annotated(newPod("p", 1), gave("p", "ours", "A"))
@@ -50,12 +50,12 @@ func TestEachNodeDecidesWhoServesAResourceThere(t *testing.T) {
 		pod  *v1.Pod
 		want string // the nodes that fit
 	}{
-		"a count fits both kinds of nodes":                  {newPod("p", 1), "kubelets ours"},
-		"a count of more than ours has":                     {newPod("p", 2), "kubelets"},
-		"a request in the annotation needs a node of ours":  {annotated(newPod("p", 1), wish), ""},
-		"so does one for how devices are chosen":            {annotated(newPod("p", 1), topology), "ours"},
-		"a forged allocation":                               {forged, "kubelets ours"},
-		"a resource that no node lists, beside one that is": {requesting(newPod("p", 1), "rdma/hca"), "kubelets ours"},
+		"a count fits both kinds of nodes":                 {newPod("p", 1), "kubelets ours"},
+		"a count of more than ours has":                    {newPod("p", 2), "kubelets"},
+		"a request in the annotation needs a node of ours": {annotated(newPod("p", 1), pair), ""},
+		"so does one for how devices are chosen":           {annotated(newPod("p", 1), topology), "ours"},
+		"a forged allocation":                              {forged, "kubelets ours"},
+		"a resource that no node lists, next to a device":  {requesting(newPod("p", 1), "rdma/hca"), "kubelets ours"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, []*v1.Node{newNode("ours", "A"), kubeletNode("kubelets")})
@@ -130,7 +130,7 @@ func TestWhatANodeSaysOfItselfChangesNothingElsewhere(t *testing.T) {
 		"three GPUs":          newPod("p", 3),
 		"rdma":                requesting(newPod("p", 0), "rdma/hca"),
 		"rdma and a GPU":      requesting(newPod("p", 1), "rdma/hca"),
-		"what nobody has":     requesting(newPod("p", 0), "example.com/nothing"),
+		"what no node has":    requesting(newPod("p", 0), "example.com/nothing"),
 		"an annotation and a count": annotated(newPod("p", 1),
 			`{"runningcontainer":{"main":{"requests":{"gpu/a/cards":1}}}}`),
 	}

@@ -36,7 +36,7 @@ func TestRoundsAreMadeOnlyWhileTheSchedulerLeads(t *testing.T) {
 		}
 		began := *s.began.Load()
 		if s.lead(); !s.began.Load().Equal(began) {
-			t.Error("it leads anew with each pod")
+			t.Error("it begins to lead again with each pod")
 		}
 		s.Close()
 		if got := after(time.Hour); got != 3 {

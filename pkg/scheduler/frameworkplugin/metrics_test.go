@@ -20,7 +20,7 @@ func TestMetricsReportTheCallsOfADeviceScheduler(t *testing.T) {
 	metrics.PluginCalls.Reset()
 	metrics.PluginCallDuration.Reset()
 	metrics.PluginFailures.Reset()
-	metrics.PluginSetAside.Reset()
+	metrics.PluginQuarantined.Reset()
 	metrics.PluginCallsOverdue.Reset()
 	f := newFixture(t, []*v1.Node{newNode("n", "GPU-0")})
 	f.fit(newPod("fits", 1), "n")
@@ -37,7 +37,7 @@ func TestMetricsReportTheCallsOfADeviceScheduler(t *testing.T) {
 {method="PodFitsDevice",outcome="set_aside",plugin="gpus"} 1
 {method="Probe",outcome="panic",plugin="gpus"} 1`},
 		{"plugin_failures_total", "counter", metrics.PluginFailures.Help, `{blamed="plugin",plugin="gpus"} 1`},
-		{"plugin_set_aside", "gauge", metrics.PluginSetAside.Help, `{plugin="gpus"} 1`},
+		{"plugin_set_aside", "gauge", metrics.PluginQuarantined.Help, `{plugin="gpus"} 1`},
 	} {
 		name := "kubedevice_scheduler_" + metric.name
 		help := strings.TrimPrefix(metric.help, "[ALPHA] ") // registration adds it

@@ -23,7 +23,7 @@ const maxMistakeBytes = 900
 // probably wants: once for each annotation that the pod has had. The pod is scheduled without them.
 func (p *Plugin) reportMistakes(pod *v1.Pod) {
 	annotation := pod.Annotations[deviceinfo.Annotation]
-	if annotation == "" || p.aside {
+	if annotation == "" || p.whatIf {
 		return
 	}
 	var texts []string

@@ -6,8 +6,8 @@
 //
 // The plugin keeps nothing that it can derive: who holds what on a node is computed from the pods
 // of the NodeInfo that the framework hands to each call. The exception are allocations that are
-// made but not yet seen on a bound pod. Package nodestate has both; package dispatch calls the
-// device schedulers.
+// made but not yet seen on a bound pod. Package nodestate has both; package allocation calls
+// the device schedulers.
 package frameworkplugin
 
 import (

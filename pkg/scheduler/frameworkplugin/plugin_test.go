@@ -19,7 +19,7 @@ import (
 
 func TestOnlyPodsThatAskForDevicesConcernThePlugin(t *testing.T) {
 	f := newFixture(t, []*v1.Node{newNode("n", "A")})
-	wish := `{"runningcontainer":{"main":{"requests":{"gpu/x/cards":1}}}}`
+	one := `{"runningcontainer":{"main":{"requests":{"gpu/x/cards":1}}}}`
 	other := newPod("other", 1)
 	other.Spec.Containers[0].Resources.Requests = v1.ResourceList{
 		"example.com/unknown": other.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"]}
@@ -31,7 +31,7 @@ func TestOnlyPodsThatAskForDevicesConcernThePlugin(t *testing.T) {
 		"an extended resource of others":    {other, fwk.Skip},
 		"an annotation that asks for none":  {annotated(newPod("p", 0), `{}`), fwk.Skip},
 		"a GPU by count":                    {newPod("p", 1), fwk.Success},
-		"a GPU in the annotation":           {annotated(newPod("p", 0), wish), fwk.Success},
+		"a GPU in the annotation":           {annotated(newPod("p", 0), one), fwk.Success},
 		"a forged allocation":               {annotated(newPod("p", 0), gave("p", "n", "A")), fwk.Success},
 		"an annotation that cannot be read": {annotated(newPod("p", 0), `{"a":`), fwk.UnschedulableAndUnresolvable},
 	} {

@@ -54,15 +54,15 @@ func (p *Plugin) PreFilter(
 	}
 	candidates := c.preFilter(pod, len(nodes))
 	if candidates == nil && !inGroup(pod) {
-		c.doubtful = c.verdicts.Doubtful(len(nodes) / few)
+		c.unverified = c.verdicts.Unverified(len(nodes) / few)
 	}
 	p.begin(state, c)
 	return candidates, nil
 }
 
 // preFilter returns the nodes that are not known to be infeasible, or nil for all nodes. A cluster
-// of devices is mostly full, and nodes without a free device are known when a cycle begins: nobody
-// needs to filter them. PostFilter does so when the pod fits nowhere else; then the event has their
+// of devices is mostly full, and nodes without a free device are known when a cycle begins: they
+// need no Filter. PostFilter filters them when the pod fits nowhere else; then the event has their
 // reasons, and preemption can consider them.
 //
 // A few infeasible nodes are not worth it: naming the nodes that remain costs more than filtering

@@ -80,8 +80,8 @@ func changed(node *v1.Node, change func(*v1.Node)) *v1.Node {
 	return node
 }
 
-// 1,000 pods wait for a GPU, 500 of them for two, and nobody else wakes than those that an event
-// makes room for.
+// 1,000 pods wait for a GPU, 500 of them for two, and only those wake that an event makes room
+// for.
 func TestPodsWakeForWhatMakesRoomForThemAndForNothingElse(t *testing.T) {
 	full, cpus := newNode("full", "A", "B", "C"), newNode("cpus")
 	var held []*v1.Pod
@@ -122,7 +122,7 @@ func TestPodsWakeForWhatMakesRoomForThemAndForNothingElse(t *testing.T) {
 	f.updateNode(other)
 	wake("a free GPU takes the place of one that is held", 500, fwk.Node, full, other)
 	f.delete(held[0])
-	wake("a GPU comes free beside the one that is free", 1000, fwk.AssignedPod, held[0], nil)
+	wake("a GPU comes free next to the one that is free", 1000, fwk.AssignedPod, held[0], nil)
 	wake("a pod goes from a node that is not there", 0, fwk.AssignedPod,
 		annotated(assumed(newPod("x", 1), "gone"), gave("x", "gone", "A")), nil)
 	if calls := plugin.asked.Load() - asked; calls > 0 {
@@ -130,8 +130,8 @@ func TestPodsWakeForWhatMakesRoomForThemAndForNothingElse(t *testing.T) {
 	}
 }
 
-// A pod that waits is woken where nobody can tell: the device scheduler looks at who knows what, or
-// gives no answer.
+// A pod that waits is woken where a hint cannot know: the device scheduler reads more than the node,
+// or gives no answer.
 func TestInDoubtPodsWake(t *testing.T) {
 	node := newNode("n", "A")
 	held := annotated(assumed(newPod("held", 1), "n"), gave("held", "n", "A"))
@@ -168,7 +168,7 @@ func TestAPodWakesForWhatItMayEvict(t *testing.T) {
 	}{
 		"two GPUs, of which one is evicted":           {waits(2, 1000, v1.PreemptLowerPriority), 1},
 		"three, which no eviction gives it":           {waits(3, 1000, v1.PreemptLowerPriority), 0},
-		"a pod that evicts nobody":                    {waits(2, 1000, v1.PreemptNever), 0},
+		"a pod that evicts no other":                  {waits(2, 1000, v1.PreemptNever), 0},
 		"a pod of the priority of those that hold it": {waits(2, 0, v1.PreemptLowerPriority), 0},
 	} {
 		if got := f.hints(fwk.AssignedPod, []*v1.Pod{test.pod}, going, nil); got != test.want {
@@ -207,8 +207,8 @@ func TestAPodWakesForANodeThatMayServeItsResourceByADeviceClass(t *testing.T) {
 }
 
 // A pod whose annotation cannot be read waits until it is changed; a node whose inventory cannot be
-// read helps nobody.
-func TestWhatCannotBeReadWakesNobody(t *testing.T) {
+// read helps no pod.
+func TestWhatCannotBeReadWakesNoPod(t *testing.T) {
 	node, broken := newNode("n", "A"), newNode("broken")
 	broken.Annotations[deviceinfo.Annotation] = "{"
 	f := newFixture(t, []*v1.Node{node, broken})
@@ -220,7 +220,7 @@ func TestWhatCannotBeReadWakesNobody(t *testing.T) {
 	}
 }
 
-// Somebody takes a bound pod's allocation away: no queueing hint tells of it.
+// A user removes a bound pod's allocation: no queueing hint reports that.
 func TestPodsAreTriedAgainWhenAnAllocationIsTakenAway(t *testing.T) {
 	held := annotated(assumed(newPod("held", 1), "n"), gave("held", "n", "A"))
 	pending := newPod("pending", 1)
@@ -237,8 +237,8 @@ func TestPodsAreTriedAgainWhenAnAllocationIsTakenAway(t *testing.T) {
 	}
 }
 
-// Whoever owns a bound pod may change its annotation as often as they like.
-func TestNobodyIsTriedAgainForAnAnnotationThatGivesNothing(t *testing.T) {
+// The owner of a bound pod may change its annotation any number of times.
+func TestNoPodIsTriedAgainForAnAnnotationThatGivesNothing(t *testing.T) {
 	plain, pending := assumed(newPod("plain", 0), "n"), newPod("pending", 1)
 	f := newFixture(t, []*v1.Node{newNode("n", "A")}, plain, pending)
 	for i := range 3 {

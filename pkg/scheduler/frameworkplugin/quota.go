@@ -216,7 +216,7 @@ func (p *Plugin) checkLimits(pod *v1.Pod, request *request.Request) *fwk.Status 
 
 // warn writes the event, once for each pod.
 func (p *Plugin) warn(pod *v1.Pod, u request.Uncovered) {
-	if p.aside {
+	if p.whatIf {
 		return
 	}
 	if _, done := p.quotas.warned.Get(pod.UID); done {

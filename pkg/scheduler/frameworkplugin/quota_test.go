@@ -167,7 +167,7 @@ func TestAPodIsTriedAgainWhenAQuotaChanges(t *testing.T) {
 		t.Errorf("status %v, although no quota names the resource any more", status)
 	}
 	q = q.DeepCopy()
-	q.Status.Used = v1.ResourceList{"requests.cpu": resource.MustParse("1")} // wakes nobody
+	q.Status.Used = v1.ResourceList{"requests.cpu": resource.MustParse("1")} // wakes no pod
 	if _, err := quotas.UpdateStatus(t.Context(), q, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,7 @@ import (
 
 const (
 	// retryPause is the time between two pods that are tried again because nodes were not searched
-	// to the end. Whoever waits with them, and how many such pods there are, makes no difference
-	// to pods without devices.
+	// to the end. Pods without devices do not notice such pods, or how many there are.
 	retryPause = time.Second
 
 	// maxRetries is how many pods may wait for that. Others wait for an event, or for upstream,

@@ -68,7 +68,7 @@ func (f *fixture) filterAll(pod *v1.Pod) (reasons map[string]int, post *fwk.Stat
 	return reasons, post
 }
 
-// Nodes that no budget is left for say so, nobody is evicted for the pod, and it is tried again
+// Nodes that no budget is left for say so, no pod is evicted for the pod, and it is tried again
 // until all nodes are known.
 func TestAPodIsTriedAgainUntilAllNodesAreSearched(t *testing.T) {
 	const count = 12

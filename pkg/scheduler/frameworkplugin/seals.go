@@ -76,7 +76,7 @@ func (s *Shared) keysRead(ctx context.Context, err error) {
 	logger := klog.FromContext(ctx)
 	if err != nil {
 		metrics.SealKeyReloads.WithLabelValues("failed").Inc()
-		logger.Error(err, "The keys of seals cannot be read again; those of before stay in use")
+		logger.Error(err, "The keys of seals cannot be read again; the previous ones stay in use")
 		return
 	}
 	metrics.SealKeyReloads.WithLabelValues("changed").Inc()

@@ -189,11 +189,11 @@ func TestKeysThatChangeAreInUseAtOnce(t *testing.T) {
 		t.Errorf("changes %v, %v", value, err)
 	}
 	if keys.file.Verifier() == before {
-		t.Error("the keys are those of before")
+		t.Error("the keys are the previous ones")
 	}
 }
 
-// What sealing costs, beside all of Bind with a client that does nothing.
+// What sealing costs, compared with all of Bind with a client that does nothing.
 func BenchmarkBind(b *testing.B) {
 	for name, seals := range map[string]Seals{
 		"without": {}, "sealed": {newSealKeys(b, 1).file, seal.Enforce},

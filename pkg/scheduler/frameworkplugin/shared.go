@@ -50,8 +50,8 @@ type Shared struct {
 	podsSynced func() bool
 	// synced reports whether every node of the informer's first list has reached nodes.
 	synced func() bool
-	// aside says that this answers questions, see Aside.
-	aside bool
+	// whatIf says that this answers questions, see WhatIf.
+	whatIf bool
 }
 
 // Options are what the arguments of the plugin decide.

@@ -21,10 +21,10 @@ const reasonShare = "ShareNotEnforced"
 // maxSharesNamed is how many shares an event names. It has 1024 bytes for everything.
 const maxSharesNamed = 4
 
-// tellShares says on a pod that is bound that nobody enforces its shares of devices: what a pod has
-// of a device that others have, too, is accounted for, and the device decides what it gets. A pod
-// is bound once, so this is said once.
-func (p *Plugin) tellShares(pod *v1.Pod, nodeName string) {
+// reportShares writes an event on a bound pod, that its shares of devices are not enforced: what a
+// pod has of a device that others have, too, is accounted for, and the device decides what it gets.
+// A pod is bound once, so there is one event.
+func (p *Plugin) reportShares(pod *v1.Pod, nodeName string) {
 	if text := sharesText(p.nodes.Shares(nodeName, pod.UID)); text != "" {
 		p.recorder.Eventf(pod, nil, v1.EventTypeNormal, reasonShare, "Binding", "%s", text)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestAPodIsToldThatItsShareIsNotEnforced(t *testing.T) {
+func TestAPodGetsAnEventThatItsShareIsNotEnforced(t *testing.T) {
 	const (
 		quarter = `{"runningcontainer":{"main":{"requests":{"pair/A/gpu/a/memory":21474836480}}}}`
 		whole   = `{"runningcontainer":{"main":{"requests":{"pair/A/gpu/a/cards":1}}}}`
@@ -43,7 +43,7 @@ func TestAPodIsToldThatItsShareIsNotEnforced(t *testing.T) {
 			}
 			if !strings.HasPrefix(said, test.want) || test.want == "" && said != "" ||
 				test.want != "" && !strings.Contains(said, "it is not enforced") {
-				t.Errorf("the pod is told %q, want %q", said, test.want)
+				t.Errorf("the pod's event is %q, want %q", said, test.want)
 			}
 		})
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // untolerated says which devices of a node the pod does not get because of their taints, if it fits
-// with them; "" if none. A simulation's reasons nobody reads.
+// with them; "" if none, and in a simulation, whose reasons are not read.
 func (p *Plugin) untolerated(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.NodeInfo) string {
 	if c.simulation {
 		return ""

@@ -79,7 +79,7 @@ func (s *Shared) findUnallocated(ctx context.Context) ([]*v1.Pod, error) {
 //
 // A controller must make it again. It must not have started: one that has may have devices that
 // its node's kubelet gave it before the node was ours. And it must be older than this scheduler's
-// lead: whoever has bound it meanwhile would do the same with the next one, without end.
+// lead: a scheduler that has bound it meanwhile would do the same with the next one, without end.
 func (s *Shared) mayEvict(pod *v1.Pod) bool {
 	return s.unallocated.evict && metav1.GetControllerOf(pod) != nil && !isStatic(pod) &&
 		pod.Status.Phase == v1.PodPending && pod.CreationTimestamp.Time.Before(*s.began.Load())
@@ -108,12 +108,12 @@ func (s *Shared) evict(ctx context.Context, pod *v1.Pod) {
 
 // unallocatedText says who bound a pod without its devices, what follows, and what to do.
 func unallocatedText(pod *v1.Pod, evicts bool) string {
-	by := fmt.Sprintf("by another scheduler under the name %q, or by whoever set spec.nodeName", pod.Spec.SchedulerName)
+	by := fmt.Sprintf("by another scheduler under the name %q, or by a user who set spec.nodeName", pod.Spec.SchedulerName)
 	follows := "its node starts no container of it"
 	if pod.Status.Phase == v1.PodRunning {
 		follows = "it runs, and the devices that it may use can be given to other pods, too"
 	}
-	next := "delete it, and create it anew without spec.nodeName"
+	next := "delete it, and create it again without spec.nodeName"
 	switch {
 	case isStatic(pod):
 		by, follows, next = "by the node itself", "static pods get no devices", "remove the request from its manifest"

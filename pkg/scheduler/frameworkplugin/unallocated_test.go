@@ -84,10 +84,10 @@ func TestAPodThatWasBoundWithoutDevicesIsReportedAndMaybeEvicted(t *testing.T) {
 		evicted bool   // if that is on
 	}{
 		"a pod of a controller": {boundWithout("p", own),
-			`to node "n" without any, by another scheduler under the name "default-scheduler", or by whoever set ` +
+			`to node "n" without any, by another scheduler under the name "default-scheduler", or by a user who set ` +
 				"spec.nodeName: its node starts no container of it; it is evicted, and its controller makes it again",
 			true},
-		"a pod of nobody": {boundWithout("p"), "delete it, and create it anew without spec.nodeName", false},
+		"a pod without an owner": {boundWithout("p"), "delete it, and create it again without spec.nodeName", false},
 		"a pod of a controller that runs": {
 			boundWithout("p", own, func(pod *v1.Pod) { pod.Status.Phase = v1.PodRunning }),
 			"it runs, and the devices that it may use can be given to other pods, too; delete it, and its controller",

@@ -62,7 +62,7 @@ func TestPodsThatAskForTheSameShareTheAnswersOfNodesThatDoNotChange(t *testing.T
 	step("after a pod came", newPod("q", 1), nodes[1].Node().Name != "a", nodes[1].Node().Name != "b")
 }
 
-// What a remembered answer says of one pod's cycle is what asking anew says: the same nodes fit,
+// What a remembered answer says of one pod's cycle is what a new one says: the same nodes fit,
 // with the same scores and for the same reasons.
 func TestARememberedAnswerSaysWhatTheFirstSaid(t *testing.T) {
 	held := annotated(assumed(newPod("held", 1), "half"), gave("held", "half", "A"))
@@ -133,13 +133,13 @@ func TestNoAnswerIsRememberedWhileAPluginIsQuarantined(t *testing.T) {
 	f := newFixture(t, []*v1.Node{newNode("n", "A")})
 	f.cycleOn(newPod("p", 1))
 	f.schedulers.panics = true
-	f.cycleOn(newPod("x", 2)) // which nobody has asked before
+	f.cycleOn(newPod("x", 2)) // which no pod has requested before
 	if known := f.cycleOn(newPod("q", 1)); known["n"] {
 		t.Error("a node is said to fit by a plugin that would not allocate")
 	}
 }
 
-func TestAnAnswerThatWasCutShortIsGivenAnew(t *testing.T) {
+func TestAnAnswerThatWasCutShortIsComputedAgain(t *testing.T) {
 	f := newFixture(t, []*v1.Node{newNode("n", "A")})
 	f.cycleOn(newPod("p", 1))
 	nodeInfo := f.nodes()[0].(*framework.NodeInfo)
@@ -150,7 +150,7 @@ func TestAnAnswerThatWasCutShortIsGivenAnew(t *testing.T) {
 	cut.Cut = true
 	verdicts.Put(nodeInfo, f.plugin.nodes.Snapshot(nodeInfo).Devices, &cut)
 	if known := f.cycleOn(newPod("q", 1)); known["n"] {
-		t.Error("it was taken over, so nobody counts or logs it")
+		t.Error("it was taken over, so it is neither counted nor logged")
 	}
 }
 
@@ -170,8 +170,8 @@ func TestANodeThatASimulationHasChangedIsAskedThoughAllAreKnownToFit(t *testing.
 	f.reserve(newPod("taker", 1), "n3")
 	pod := newPod("q", 1)
 	state, status := f.fit(pod, "n3")
-	if doubtful := f.plugin.cycleOf(state).doubtful; len(doubtful) != 1 {
-		t.Fatalf("%d nodes are in doubt, want the one that has changed", len(doubtful))
+	if unverified := f.plugin.cycleOf(state).unverified; len(unverified) != 1 {
+		t.Fatalf("%d nodes are in doubt, want the one that has changed", len(unverified))
 	}
 	if !status.IsSuccess() { // the snapshot does not list the pod
 		t.Error(status)
@@ -202,8 +202,8 @@ func TestNodesThatAreKnownNotToFitAreInDoubt(t *testing.T) {
 	for _, nodeInfo := range f.nodes() {
 		name := nodeInfo.Node().Name
 		state, status := f.fit(newPod("q", 1), name)
-		if doubtful := f.plugin.cycleOf(state).doubtful; len(doubtful) != 1 {
-			t.Fatalf("%d nodes are in doubt, want the one that is full", len(doubtful))
+		if unverified := f.plugin.cycleOf(state).unverified; len(unverified) != 1 {
+			t.Fatalf("%d nodes are in doubt, want the one that is full", len(unverified))
 		}
 		if status.IsSuccess() == (name == "n7") {
 			t.Errorf("%s: %v", name, status)
@@ -213,7 +213,7 @@ func TestNodesThatAreKnownNotToFitAreInDoubt(t *testing.T) {
 
 // Upstream scores a node again that it has scored before, with a clone of the state and in another
 // order of the nodes, when pods are batched.
-func TestScoresAreThoseOfTheNodesInWhateverOrder(t *testing.T) {
+func TestScoresAreThoseOfTheNodesInAnyOrder(t *testing.T) {
 	held := annotated(assumed(newPod("held", 1), "half"), gave("held", "half", "A"))
 	f := newFixture(t, []*v1.Node{newNode("half", "A", "B"), newNode("whole", "A", "B"),
 		newNode("large", "A", "B", "C", "D")}, held)
@@ -264,7 +264,7 @@ func TestScoringWithoutPreScoreSaysWhatToEnable(t *testing.T) {
 
 // The preemption of a pod group changes the snapshot itself, and asks on in the cycle that was
 // begun before.
-func TestANodeThatHasChangedSinceTheCycleBeganIsAskedAnewForAGroup(t *testing.T) {
+func TestANodeThatHasChangedSinceTheCycleBeganIsEvaluatedAgainForAGroup(t *testing.T) {
 	f := newFixture(t, []*v1.Node{newNode("n", "A")})
 	pod := newPod("p", 1)
 	pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{}

@@ -80,7 +80,7 @@ var (
 			"in a back-off: request, node, holder (a pod that holds devices of a node), plugin (it is quarantined), "+
 			"or nothing.",
 		"plugin", "blamed")
-	PluginSetAside = gauges("plugin_set_aside",
+	PluginQuarantined = gauges("plugin_set_aside",
 		"1 while a device scheduler plugin is not called for any pod, because it is quarantined or a call has not "+
 			"returned, else 0. No pod that requests its devices is scheduled in that time, nor one that requests "+
 			"others unless all plugins are specialists.",
@@ -143,7 +143,7 @@ func All() []metrics.Registerable {
 		ForgedAllocations, PoliciesMissing, PolicyProblems, StepLimitHits, NodesNotSearched, UnsealedPods,
 		DevicePodsOnOwnNode,
 		SealKeyReloads, UnallocatedPods, DeviceReplacements,
-		PluginCalls, PluginCallDuration, PluginFailures, PluginSetAside, PluginCallsOverdue,
+		PluginCalls, PluginCallDuration, PluginFailures, PluginQuarantined, PluginCallsOverdue,
 		VerdictCacheHits, VerdictCacheMisses, VerdictCacheSize, VerdictCacheInvalidations,
 	}
 }
@@ -181,7 +181,7 @@ func (recorder) Quarantined(plugin string, quarantined bool) {
 	if quarantined {
 		value = 1
 	}
-	PluginSetAside.WithLabelValues(plugin).Set(value)
+	PluginQuarantined.WithLabelValues(plugin).Set(value)
 }
 
 func (recorder) Overdue(plugin string, calls int) {

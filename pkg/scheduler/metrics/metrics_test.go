@@ -65,7 +65,7 @@ func TestMetricsCountStepLimitHitsAndPluginsThatComeBack(t *testing.T) {
 	for _, quarantined := range []bool{true, false} {
 		recorder.Quarantined("p", quarantined)
 		want := map[bool]float64{true: 1, false: 0}[quarantined]
-		if got, err := testutil.GetGaugeMetricValue(PluginSetAside.WithLabelValues("p")); err != nil || got != want {
+		if got, err := testutil.GetGaugeMetricValue(PluginQuarantined.WithLabelValues("p")); err != nil || got != want {
 			t.Errorf("quarantined %v: gauge %v, error %v, want %v", quarantined, got, err, want)
 		}
 	}

@@ -58,7 +58,7 @@ func (c *Cache) Copy() *Copy {
 		}
 		if !inv.retryAt.IsZero() {
 			once := *inv
-			once.retryAt = once.retryAt.AddDate(1, 0, 0) // nobody asks a plugin again
+			once.retryAt = once.retryAt.AddDate(1, 0, 0) // no plugin is called again
 			inv = &once
 		}
 		same := &node{}

@@ -101,8 +101,8 @@ func (f *fixture) nextVersion() string {
 	return fmt.Sprint(f.version)
 }
 
-// node puts a node with these GPUs into the informer, in place of the one before, and tells the
-// cache of it.
+// node puts a node with these GPUs into the informer, in place of the previous one, and
+// notifies the cache.
 func (f *fixture) node(name, uid string, gpus ...string) *v1.Node {
 	f.Helper()
 	info := sdk.NewNodeInfoWithName(name)
@@ -130,7 +130,7 @@ func (f *fixture) annotatedNode(name, uid, annotation string) *v1.Node {
 	return node
 }
 
-// deleteNode takes a node out of the informer and tells the cache.
+// deleteNode takes a node out of the informer and notifies the cache.
 func (f *fixture) deleteNode(node *v1.Node) {
 	f.Helper()
 	if err := f.indexer.Delete(node); err != nil {

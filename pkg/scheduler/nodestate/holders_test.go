@@ -41,7 +41,7 @@ func TestWhoHoldsWhatIsReadFromTheBoundPods(t *testing.T) {
 			f.want("free", f.free(nodeInfo(node, f.bound(pod, "n", test.annotation))), test.want)
 		})
 	}
-	f.want("free beside a terminating pod", f.free(nodeInfo(node, terminating)), "A C")
+	f.want("free next to a terminating pod", f.free(nodeInfo(node, terminating)), "A C")
 }
 
 func TestWhatAnAssumedPodHoldsIsItsReservationAndNotWhatItsAnnotationSays(t *testing.T) {
@@ -50,10 +50,10 @@ func TestWhatAnAssumedPodHoldsIsItsReservationAndNotWhatItsAnnotationSays(t *tes
 	forger := with(f.pod("p", 1), allocated("p", "n", "A", "B"))
 	annotation := f.mustReserve(nodeInfo(node), forger)
 	f.want("annotation", annotation, allocated("p", "n", "C"))
-	f.want("free beside the assumed pod", f.free(nodeInfo(node, assumed(forger, "n"))), "A B")
+	f.want("free next to the assumed pod", f.free(nodeInfo(node, assumed(forger, "n"))), "A B")
 	f.want("free where it is not listed", f.free(nodeInfo(node)), "A B C")
 
-	f.want("free beside the bound pod", f.free(nodeInfo(node, f.bound(forger, "n", annotation))), "A B")
+	f.want("free next to the bound pod", f.free(nodeInfo(node, f.bound(forger, "n", annotation))), "A B")
 	f.want("what is reserved after that", f.cache.Reserved("n", "p"), "")
 }
 
@@ -118,8 +118,8 @@ func TestNominatedPodsAreGivenDevicesInSimulation(t *testing.T) {
 	f.want("free", f.freeFor(info, f.pod("q", 1), false), "A")
 	f.want("free for one of them", f.freeFor(info, two, false), "A B")
 	forger := with(f.pod("forger", 1), allocated("forger", "n", "A", "B", "C"))
-	f.want("free beside a forged one", f.freeFor(nodeInfo(node, forger), f.pod("q", 1), false), "A B")
-	f.want("free beside a plain one", f.freeFor(nodeInfo(node, f.pod("plain", 0)), f.pod("q", 1), false), "A B C")
+	f.want("free next to a forged one", f.freeFor(nodeInfo(node, forger), f.pod("q", 1), false), "A B")
+	f.want("free next to a plain one", f.freeFor(nodeInfo(node, f.pod("plain", 0)), f.pod("q", 1), false), "A B C")
 }
 
 // Of two pods that are evicted for it one has gone: what it left is the nominated pod's, which does
@@ -129,9 +129,9 @@ func TestANominatedPodKeepsWhatItsVictimsLeaveOneByOne(t *testing.T) {
 	node := f.node("n", "n-1", "A", "B")
 	victim := f.bound(f.pod("victim", 1), "n", allocated("victim", "n", "B"))
 	preemptor := f.pod("preemptor", 2)
-	f.want("free beside a pod that stays", f.freeFor(nodeInfo(node, victim, preemptor), f.pod("q", 1), false), "A")
+	f.want("free next to a pod that stays", f.freeFor(nodeInfo(node, victim, preemptor), f.pod("q", 1), false), "A")
 	victim.DeletionTimestamp = &metav1.Time{}
-	f.want("free beside one that ends", f.freeFor(nodeInfo(node, victim, preemptor), f.pod("q", 1), false), "none")
+	f.want("free next to one that ends", f.freeFor(nodeInfo(node, victim, preemptor), f.pod("q", 1), false), "none")
 	tooMany := f.pod("too-many", 3)
 	f.want("free where it will not fit", f.freeFor(nodeInfo(node, victim, tooMany), f.pod("q", 1), false), "A")
 }
@@ -192,7 +192,7 @@ func TestWhatIsHeldIsTakenOffOncePerPhase(t *testing.T) {
 	}
 }
 
-// Its owner may write whatever they like there, as long and as often as they like.
+// Its owner may write anything there, of any length and any number of times.
 func TestTheAnnotationOfABoundPodWithoutAnAllocationIsNotRead(t *testing.T) {
 	f := newFixture(t)
 	node := f.node("n", "n-1", "A")

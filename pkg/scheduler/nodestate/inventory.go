@@ -99,7 +99,7 @@ func (c *Cache) covering(source *v1.Node) (*node, *inventory) {
 	return nil, nil
 }
 
-// covers reports whether inv is up to date for whoever sees this version of the Node.
+// covers reports whether inv is up to date for a caller that sees this version of the Node.
 func (c *Cache) covers(inv *inventory, source *v1.Node) bool {
 	if inv == nil || inv.source.UID != source.UID || !inv.retryAt.IsZero() && !c.clock.Now().Before(inv.retryAt) {
 		return false

@@ -80,7 +80,7 @@ func TestAnInventoryChangesUnderItsHolders(t *testing.T) {
 	step("repaired", f.node("n", "n-1", "A", "B", "C"), "C")
 }
 
-func TestPluginsAreToldOfAnInventoryOncePerChange(t *testing.T) {
+func TestPluginsAreNotifiedOfAnInventoryOncePerChange(t *testing.T) {
 	f := newFixture(t)
 	node := f.node("n", "n-1", "A")
 	step := func(what string, change func(*v1.Node), want int64) {

@@ -18,8 +18,8 @@ import (
 // withNominated returns the state with the nominated pods placed on it, one after another, for
 // another pod. It adds to present, what pods hold, what these will.
 //
-// One that does not fit yet comes when those have gone that were evicted for it, and nobody else
-// may take until then what some of them have left already.
+// One that does not fit yet comes when the pods have gone that were evicted for it. Until then, no
+// other pod may take what some of them have left already.
 func (c *Cache) withNominated(
 	ctx context.Context, inv *inventory, mine *allocation.Inventory, current *state, present map[types.UID]holder,
 	pod types.UID,

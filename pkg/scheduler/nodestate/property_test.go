@@ -190,8 +190,8 @@ func (c *cluster) held() map[string]string {
 	return held
 }
 
-// Whatever happens in whatever order, no GPU is given to two pods, and each that nobody holds can
-// be had.
+// After any changes in any order, no GPU is allocated to two pods, and each that no pod holds can
+// be allocated.
 func TestNoDeviceIsGivenTwiceOrLost(t *testing.T) {
 	names := slices.Sorted(maps.Keys(steps))
 	for seed := range uint64(40) {

@@ -81,9 +81,9 @@ func (c *Cache) Reserve(nodeName string, pod *v1.Pod, holder *allocation.Holder,
 	})
 }
 
-// Resume reserves again what the pod had on the node when it was to be bound there and nobody knows
-// whether that took effect. It reports whether there was such a binding: then the pod must be given
-// no other devices there.
+// Resume reserves again what the pod had on the node when it was to be bound there and it is not
+// known whether that took effect. It reports whether there was such a binding: then the pod must be
+// given no other devices there.
 func (c *Cache) Resume(nodeName string, pod *v1.Pod) bool {
 	resumed := false
 	c.change(nodeName, pod.UID, func(r reservation) reservation {

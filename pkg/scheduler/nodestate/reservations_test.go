@@ -56,7 +56,7 @@ func TestAPodIsTriedAgainWithTheDevicesOfItsUnsureBinding(t *testing.T) {
 		t.Fatal("there is nothing to resume")
 	}
 	f.want("reserved", f.cache.Reserved("n", "p"), annotation)
-	f.want("free beside the assumed pod", f.free(nodeInfo(node, assumed(pod, "n"))), "A")
+	f.want("free next to the assumed pod", f.free(nodeInfo(node, assumed(pod, "n"))), "A")
 	f.cache.Resolve("n", "p") // the first binding did not take effect, the second is on its way
 	f.want("free after the first is settled", f.free(nodeInfo(node, assumed(pod, "n"))), "A")
 	f.cache.Keep("n", "p")
@@ -113,7 +113,7 @@ func TestReservationsOutliveTheirNode(t *testing.T) {
 	f.mustReserve(nodeInfo(old), pod)
 	f.deleteNode(old)
 	fresh := f.node("n", "n-2", "A")
-	f.want("free beside the assumed pod", f.free(nodeInfo(fresh, assumed(pod, "n"))), "none")
+	f.want("free next to the assumed pod", f.free(nodeInfo(fresh, assumed(pod, "n"))), "none")
 	f.deleteNode(fresh)
 	f.cache.Unreserve("n", "p")
 	if n := f.cache.find("n"); n != nil {
@@ -138,8 +138,8 @@ func TestAPodThatIsUnsureOnTwoNodesKeepsDevicesOnBoth(t *testing.T) {
 	f.want("free on the first when it is settled", f.free(nodeInfo(first)), "A")
 }
 
-// The pod is bound to the first node, which nobody knows yet. So it is scheduled again, and refused
-// on the second one.
+// The pod is bound to the first node, which the scheduler does not know yet. So it is scheduled
+// again, and refused on the second one.
 func TestAPodThatIsGoneHasNoReservationOnTheNodeBeforeItsLast(t *testing.T) {
 	for name, settle := range map[string]func(*fixture, *v1.Node, *v1.Pod){
 		"settled":   func(f *fixture, _ *v1.Node, _ *v1.Pod) { f.cache.Resolve("m", "p") },

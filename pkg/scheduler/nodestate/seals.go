@@ -34,7 +34,7 @@ func sealedOf(verifier *seal.Verifier, pod *v1.Pod) sealed {
 // accepts; without such a seal it holds what the node reports of it in the annotation
 // KubeDevice/Holders, which is nothing as a rule. Before the first call the annotation is enough
 // for pods that the node does not report. Call it before the first node is observed, and again with
-// another verifier when the keys change: then all pods are judged anew.
+// another verifier when the keys change: then all pods are verified again.
 func (c *Cache) Enforce(verifier *seal.Verifier) {
 	c.verifier.Store(verifier)
 	c.nodes.Range(func(name, _ any) bool {
@@ -66,7 +66,7 @@ func (c *Cache) CheckSeal(verifier *seal.Verifier, pod *v1.Pod) error {
 		return known
 	}
 	allocation, err := deviceinfo.PodAllocation(pod)
-	if err != nil { // such a pod holds nothing, whatever its seal says
+	if err != nil { // such a pod holds nothing, also with a valid seal
 		return nil
 	}
 	return c.verify(verifier, pod, allocation)

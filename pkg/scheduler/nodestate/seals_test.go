@@ -95,8 +95,8 @@ func TestUnderEnforceABoundPodHoldsWhatIsSealed(t *testing.T) {
 	elsewhere := f.bound(f.pod("p", 1), "m", allocated("p", "m", "B"))
 	victim := f.bound(f.pod("victim", 1), "n", allocated("victim", "n", "B"))
 	earlier := f.bound(f.pod("p", 1), "n", allocated("p", "n", "A"))
-	anew := pod.DeepCopy()
-	anew.UID = "created-anew"
+	again := pod.DeepCopy()
+	again.UID = "created-again"
 	enlarged := withSeal(pod, ours.of(pod))
 	enlarged.Annotations[deviceinfo.Annotation] = allocated("p", "n", "A", "B", "C")
 	for name, test := range map[string]struct {
@@ -110,7 +110,7 @@ func TestUnderEnforceABoundPodHoldsWhatIsSealed(t *testing.T) {
 		"text that is no seal":           {withSeal(pod, "x"), "A B C", "A C", seal.Malformed},
 		"a seal of another key":          {withSeal(pod, other.of(pod)), "A B C", "A C", seal.UnknownKey},
 		"another pod's seal":             {withSeal(pod, ours.of(victim)), "A B C", "A C", seal.OtherPod},
-		"the seal of a namesake":         {withSeal(anew, ours.of(pod)), "A B C", "A C", seal.OtherPod},
+		"the seal of a namesake":         {withSeal(again, ours.of(pod)), "A B C", "A C", seal.OtherPod},
 		"the seal of an earlier binding": {withSeal(pod, ours.of(earlier)), "A B C", "A C", seal.OtherAllocation},
 		"the seal for another node":      {withSeal(pod, ours.of(elsewhere)), "A B C", "A C", seal.OtherNode},
 		"an allocation that grew":        {enlarged, "A B C", "none", seal.OtherAllocation},
@@ -232,7 +232,7 @@ func TestKeysRotateUnderBoundPods(t *testing.T) {
 	}
 	f.cache.Enforce(seal.NewVerifier(after.public, before.public))
 	if snapshot.Holds() {
-		t.Error("a snapshot of before holds")
+		t.Error("a previous snapshot holds")
 	}
 	step("with both keys", "C", "A:first B:second")
 	f.cache.Enforce(seal.NewVerifier(after.public))
@@ -254,7 +254,7 @@ func TestTheSchedulersOwnPodsCountAsSealed(t *testing.T) {
 		t.Fatalf("reserved %s", got)
 	}
 	info := nodeInfo(node, assumed(pod, "n"))
-	f.want("free beside the assumed pod", f.free(info), "A")
+	f.want("free next to the assumed pod", f.free(info), "A")
 	before, err := f.cache.State(t.Context(), info, f.pod("probe", 1), true)
 	if err != nil {
 		t.Fatal(err)

@@ -127,7 +127,7 @@ func TestASnapshotSaysWhatHasChanged(t *testing.T) {
 	}
 }
 
-// Whatever happens in whatever order, a snapshot that holds has what State returns, or nothing,
+// After any changes in any order, a snapshot that holds has what State returns, or nothing,
 // also for a scheduler's snapshot that lags behind; and one who reads what was written finds each
 // that no longer holds.
 func TestASnapshotThatHoldsHasWhatStateReturns(t *testing.T) {

@@ -29,8 +29,8 @@ type state struct {
 //
 // The NodeInfo's generation alone does not: when a pod group is scheduled, the snapshot gets and
 // loses assumed pods and keeps its generation. Those that hold devices have a reservation, so the
-// epoch tells such states apart; the number of pods tells apart those between a pod's being assumed
-// and its reservation.
+// epoch distinguishes such states; the number of pods distinguishes those between a pod's being
+// assumed and its reservation.
 type version struct {
 	generation int64
 	pods       int

@@ -39,7 +39,7 @@ func TestANodeInTheSameStateIsNotComputedAgain(t *testing.T) {
 	step("seen again", true, 0)
 	step("in a simulation", false, 1)
 	step("after a simulation", true, 0)
-	f.cache.Unreserve("n", "nobody")
+	f.cache.Unreserve("n", "no-pod")
 	step("after an Unreserve of nothing", true, 0)
 	f.mustReserve(info, f.pod("r", 1))
 	step("after a Reserve", true, 1)
@@ -55,7 +55,7 @@ func TestANodeInTheSameStateIsNotComputedAgain(t *testing.T) {
 }
 
 // A pod group is scheduled: the snapshot gets and loses assumed pods and keeps its generation.
-func TestStatesOfOneGenerationAreToldApart(t *testing.T) {
+func TestStatesOfOneGenerationAreDistinguished(t *testing.T) {
 	f := newFixture(t)
 	node := f.node("n", "n-1", "A", "B")
 	info := framework.NewNodeInfo()

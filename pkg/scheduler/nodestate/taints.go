@@ -49,7 +49,7 @@ type tainting struct {
 }
 
 // readTaints reads the taints of a node's devices; nil for none. All devices of a node whose list
-// cannot be read have the taint that says so: which of them were meant, nobody knows.
+// cannot be read have the taint that says so, since any of them may be meant.
 func readTaints(ctx context.Context, source *v1.Node) *tainting {
 	value := source.Annotations[deviceinfo.DeviceTaintsAnnotation]
 	if value == "" {

@@ -53,7 +53,7 @@ func (c *Cache) Vacancy(
 	for uid, r := range n.reservations().pods {
 		others[uid] = r.asHolder()
 	}
-	delete(others, standIn(pod.UID))
+	delete(others, replacementUID(pod.UID))
 	delete(others, pod.UID)
 	pods, err := list() // after the reservations: one ends when its pod is seen bound
 	if err != nil {
@@ -129,16 +129,16 @@ func (v *Vacancy) each() func(yield func(allocatable) bool) {
 	}
 }
 
-// standIn is the UID under which devices are reserved for a pod that holds others already.
-func standIn(uid types.UID) types.UID { return standInPrefix + uid }
+// replacementUID is the UID under which devices are reserved for a pod that holds others already.
+func replacementUID(uid types.UID) types.UID { return replacementPrefix + uid }
 
-const standInPrefix = "failover/"
+const replacementPrefix = "failover/"
 
-func isStandIn(uid types.UID) bool { return strings.HasPrefix(string(uid), standInPrefix) }
+func isReplacement(uid types.UID) bool { return strings.HasPrefix(string(uid), replacementPrefix) }
 
-// ReserveMore keeps devices for a bound pod beside those that it holds, until ReleaseMore.
+// ReserveMore keeps devices for a bound pod in addition to those that it holds, until ReleaseMore.
 func (c *Cache) ReserveMore(nodeName string, pod *v1.Pod, more *sdk.PodInfo) {
-	uid := standIn(pod.UID)
+	uid := replacementUID(pod.UID)
 	devices := allocation.NewHolder(string(uid), more, nil)
 	c.change(nodeName, uid, func(reservation) reservation {
 		return reservation{devices: devices, unresolved: 1}
@@ -147,5 +147,5 @@ func (c *Cache) ReserveMore(nodeName string, pod *v1.Pod, more *sdk.PodInfo) {
 
 // ReleaseMore ends what ReserveMore began. It may be called any number of times.
 func (c *Cache) ReleaseMore(nodeName string, uid types.UID) {
-	c.change(nodeName, standIn(uid), func(reservation) reservation { return reservation{} })
+	c.change(nodeName, replacementUID(uid), func(reservation) reservation { return reservation{} })
 }

@@ -22,7 +22,7 @@ type View struct {
 	// Devices is the node's state, for pods that tolerate every taint.
 	Devices *allocation.Node
 	// Holders are the pods that hold devices, in the order of their UIDs. What is kept for pods
-	// beside what they hold (see ReserveMore) is not in it.
+	// in addition to what they hold (see ReserveMore) is not in it.
 	Holders []*allocation.Holder
 	// Bound says which of them are bound. The devices of the others are reserved.
 	Bound map[types.UID]bool
@@ -129,7 +129,7 @@ func (c *Cache) View(ctx context.Context, source *v1.Node, pods []*v1.Pod) (*Vie
 	}
 	view := &View{all: ordered, Bound: bound, inventory: inv}
 	view.Holders = slices.DeleteFunc(slices.Clone(ordered), func(h *allocation.Holder) bool {
-		return isStandIn(types.UID(h.UID))
+		return isReplacement(types.UID(h.UID))
 	})
 	view.Devices, err = c.DevicesFor(ctx, view, everyTaint)
 	return view, err

@@ -57,7 +57,7 @@ func TestAViewShowsBoundPodsAndReservations(t *testing.T) {
 	}
 }
 
-// An estimate counts what bound pods hold, reads little that nobody has read before, and goes on
+// An estimate counts what bound pods hold, reads little that was not read before, and goes on
 // there the next time. Until then it errs toward free.
 func TestAnEstimateReadsLittleAtATime(t *testing.T) {
 	f := newFixture(t)

@@ -28,12 +28,12 @@ func TestAPodHasWaitedSoLongAfterItsFirstAttempt(t *testing.T) {
 		after   time.Duration
 		want    bool
 	}{
-		"a pod that was never attempted":               {time.Minute, patient{&gpus{}}, false, time.Hour, false},
-		"a moment too early":                           {time.Minute, patient{&gpus{}}, true, time.Minute - 1, false},
-		"just then":                                    {time.Minute, patient{&gpus{}}, true, time.Minute, true},
-		"a scheduler that lets pods wait for ever":     {0, patient{&gpus{}}, true, time.Hour, false},
-		"plugins of which none has pods wait for it":   {time.Minute, &gpus{}, true, time.Hour, false},
-		"a second attempt that does not begin it anew": {time.Hour, patient{&gpus{}}, true, 2 * time.Hour, true},
+		"a pod that was never attempted":             {time.Minute, patient{&gpus{}}, false, time.Hour, false},
+		"a moment too early":                         {time.Minute, patient{&gpus{}}, true, time.Minute - 1, false},
+		"just then":                                  {time.Minute, patient{&gpus{}}, true, time.Minute, true},
+		"a scheduler that lets pods wait for ever":   {0, patient{&gpus{}}, true, time.Hour, false},
+		"plugins of which none has pods wait for it": {time.Minute, &gpus{}, true, time.Hour, false},
+		"a second attempt that does not restart it":  {time.Hour, patient{&gpus{}}, true, 2 * time.Hour, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)

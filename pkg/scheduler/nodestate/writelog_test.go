@@ -19,7 +19,7 @@ func TestWriteLog(t *testing.T) {
 		{"nothing was ever written", 0, 0, true},
 		{"nothing was written since", 5, 0, true},
 		{"some were written since", 5, 3, true},
-		{"the ring has begun anew", writeLogSize - 1, 3, true},
+		{"the ring has begun again", writeLogSize - 1, 3, true},
 		{"as many as are remembered", 7, writeLogSize, true},
 		{"one more than is remembered", 7, writeLogSize + 1, false},
 		{"the first reading after a long time", 0, 3 * writeLogSize, false},

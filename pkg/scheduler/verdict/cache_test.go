@@ -22,7 +22,7 @@ import (
 )
 
 // In a large cluster most nodes are not evaluated for most pods.
-func TestANodeThatNobodyEvaluatesIsLookedUpOnlyWhenItHasChanged(t *testing.T) {
+func TestANodeThatIsNotEvaluatedIsLookedUpOnlyWhenItHasChanged(t *testing.T) {
 	annotation, err := deviceinfo.EncodeNode(sdk.NewNodeInfoWithName("n"))
 	if err != nil {
 		t.Fatal(err)

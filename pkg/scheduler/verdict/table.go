@@ -147,17 +147,17 @@ func (y *cycle) Candidates() sets.Set[string] {
 	return candidates
 }
 
-func (y *cycle) Doubtful(limit int) map[*framework.NodeInfo]struct{} {
+func (y *cycle) Unverified(limit int) map[*framework.NodeInfo]struct{} {
 	if y.unknown+y.infeasible > limit {
 		return nil
 	}
-	doubtful := make(map[*framework.NodeInfo]struct{}, y.unknown+y.infeasible)
+	unverified := make(map[*framework.NodeInfo]struct{}, y.unknown+y.infeasible)
 	for i := range y.slots {
 		if v := y.slots[i].verdict; v == nil || !v.Fits {
-			doubtful[y.index.entries[i].NodeInfo] = struct{}{}
+			unverified[y.index.entries[i].NodeInfo] = struct{}{}
 		}
 	}
-	return doubtful
+	return unverified
 }
 
 // reason is why verdicts are dropped: a nodestate.Change or one of these.

@@ -43,10 +43,10 @@ type Cycle interface {
 	Infeasible() int
 	// Candidates returns the names of all other nodes.
 	Candidates() sets.Set[string]
-	// Doubtful returns the nodes that were not known to fit when the cycle began, or nil when they
-	// are more than limit: all other nodes of the snapshot fit, and nobody needs to look them up.
-	// The caller does not change it.
-	Doubtful(limit int) map[*framework.NodeInfo]struct{}
+	// Unverified returns the nodes that were not known to fit when the cycle began, or nil when they
+	// are more than limit: all other nodes of the snapshot fit, and need no look-up. The caller does
+	// not change it.
+	Unverified(limit int) map[*framework.NodeInfo]struct{}
 }
 
 // PassThrough returns a cache that knows no verdict, so that every node is evaluated for every pod.
@@ -61,4 +61,4 @@ func (passThrough) Get(fwk.NodeInfo) (*allocation.Verdict, bool)            { re
 func (passThrough) Put(fwk.NodeInfo, *allocation.Node, *allocation.Verdict) {}
 func (passThrough) Infeasible() int                                         { return 0 }
 func (passThrough) Candidates() sets.Set[string]                            { return nil }
-func (passThrough) Doubtful(int) map[*framework.NodeInfo]struct{}           { return nil }
+func (passThrough) Unverified(int) map[*framework.NodeInfo]struct{}         { return nil }

@@ -24,7 +24,7 @@
 //
 // A question writes nothing that a scheduling cycle reads. The plugin keeps no verdicts for it,
 // charges nothing to the budget that all cycles share, wakes no pod and writes no event (see
-// [frameworkplugin.Aside]). The engine does not call upstream's Reserve, Permit, PreBind, Bind and
+// [frameworkplugin.WhatIf]). The engine does not call upstream's Reserve, Permit, PreBind, Bind and
 // PostFilter. It calls device plugins with pods and nodes, as a cycle does, but reports no node to
 // them. Results that depend only on the question come from the caches that cycles use, and stay
 // there.

@@ -53,7 +53,7 @@ type Engine struct {
 // profile answers for the pods with one scheduler name.
 type profile struct {
 	framework framework.Framework
-	devices   *frameworkplugin.Aside // nil if the profile lacks the plugin
+	devices   *frameworkplugin.WhatIf // nil if the profile lacks the plugin
 }
 
 // New returns the engine of a scheduler. handle belongs to one of its profiles: the engine reads
@@ -135,7 +135,7 @@ func (e *Engine) newProfile(ctx context.Context, configured *config.KubeSchedule
 	made := &profile{}
 	registry := maps.Clone(plugins.NewInTreeRegistry())
 	registry[frameworkplugin.Name] = func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		made.devices = e.shared.Aside(handle)
+		made.devices = e.shared.WhatIf(handle)
 		return made.devices, nil
 	}
 	configured.SchedulerName += metricsSuffix

@@ -283,7 +283,7 @@ func TestPodsThatAnotherSchedulerBoundWithoutDevicesAreReportedAndEvicted(t *tes
 
 	c.awaitEvent(owned, "BoundWithoutDevices", "it is evicted, and its controller makes it again")
 	c.awaitEvent(bare, "BoundWithoutDevices", `the pod requests devices and was bound to node "n1" without any, by `+
-		`another scheduler under the name "default-scheduler", or by whoever set spec.nodeName: its node starts no `+
+		`another scheduler under the name "default-scheduler", or by a user who set spec.nodeName: its node starts no `+
 		`container of it; delete it`)
 	c.awaitGone(owned)
 	if again := c.schedule(ownedPod("owned")); devices(again) == devices(granted) {

@@ -16,18 +16,18 @@ import (
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Aside is the plugin for questions about what would be. It answers as the plugin of the profile
+// WhatIf is the plugin for questions about what would be. It answers as the plugin of the profile
 // does, for a state that it is given, and changes nothing that a scheduling cycle sees: it keeps no
 // verdict, wakes no pod, writes no event, and is not charged to the budget that all cycles share:
 // each node is searched within its own. One goroutine at a time may use it.
-type Aside struct{ *Plugin }
+type WhatIf struct{ *Plugin }
 
-// Aside returns the plugin for questions in the profile that has this handle, which must not be one
-// that schedules pods.
-func (s *Shared) Aside(handle fwk.Handle) *Aside {
+// WhatIf returns the plugin for questions in the profile that has this handle, which must not be
+// one that schedules pods.
+func (s *Shared) WhatIf(handle fwk.Handle) *WhatIf {
 	nothing := func(func(context.Context)) {}
 	mine := &Shared{
-		aside:      true,
+		whatIf:     true,
 		schedulers: s.schedulers,
 		nodes:      s.nodes, // until Answer
 		clock:      s.clock,
@@ -41,37 +41,37 @@ func (s *Shared) Aside(handle fwk.Handle) *Aside {
 	}
 	mine.retries = &retries{run: nothing, clock: s.clock}
 	mine.background.init(context.Background())
-	return &Aside{New(handle, mine)}
+	return &WhatIf{New(handle, mine)}
 }
 
 // Answer makes the next questions be about this state.
-func (a *Aside) Answer(nodes *nodestate.Copy) {
-	a.nodes = nodes.Cache
-	a.retries.forget()
-	a.latest.Store(nil)
+func (w *WhatIf) Answer(nodes *nodestate.Copy) {
+	w.nodes = nodes.Cache
+	w.retries.forget()
+	w.latest.Store(nil)
 }
 
 // Choose chooses devices for a pod that fits a node, as Reserve does, and reserves them in the
 // state that the questions are about. It returns nil where nothing that the pod requests is a
 // device.
-func (a *Aside) Choose(
+func (w *WhatIf) Choose(
 	ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeInfo fwk.NodeInfo,
 ) (*sdk.PodInfo, error) {
-	c := a.cycleOf(state)
+	c := w.cycleOf(state)
 	if c == nil {
 		return nil, nil
 	}
-	chosen, _, err := a.allocate(ctx, c, pod, nodeInfo)
+	chosen, _, err := w.allocate(ctx, c, pod, nodeInfo)
 	if err != nil || chosen.annotation == "" {
 		return nil, err
 	}
-	a.nodes.Reserve(nodeInfo.Node().Name, pod, chosen.holder, chosen.annotation)
+	w.nodes.Reserve(nodeInfo.Node().Name, pod, chosen.holder, chosen.annotation)
 	return chosen.holder.Pod, nil
 }
 
 // beginCycle returns the budget of a cycle, nil for each node's own.
 func (s *Shared) beginCycle(request *request.Request) *allocation.Budget {
-	if s.aside {
+	if s.whatIf {
 		return nil
 	}
 	return s.schedulers.BeginCycle(request)

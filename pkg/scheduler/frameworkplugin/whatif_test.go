@@ -12,23 +12,23 @@ import (
 
 // A question chooses the devices that the scheduler would; what it reserves, and what it searches,
 // is its own.
-func TestWhatIsAskedAsideChangesNothing(t *testing.T) {
+func TestAWhatIfChangesNothing(t *testing.T) {
 	f := newFixture(t, []*v1.Node{newNode("n1", "a", "b")})
 	pod := newPod("asked", 1)
-	aside := f.plugin.Aside(f.framework)
+	whatIf := f.plugin.WhatIf(f.framework)
 	states := f.plugin.nodes.Copy()
-	aside.Answer(states)
+	whatIf.Answer(states)
 	state := framework.NewCycleState()
-	if _, status := aside.PreFilter(t.Context(), state, pod, f.nodes()); !status.IsSuccess() {
+	if _, status := whatIf.PreFilter(t.Context(), state, pod, f.nodes()); !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	if c := aside.cycleOf(state); c.budget != nil {
+	if c := whatIf.cycleOf(state); c.budget != nil {
 		t.Error("its searches are charged to the budget that all cycles share")
 	}
-	if status := aside.Filter(t.Context(), state, pod, f.nodes()[0]); !status.IsSuccess() {
+	if status := whatIf.Filter(t.Context(), state, pod, f.nodes()[0]); !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	chosen, err := aside.Choose(t.Context(), state, pod, f.nodes()[0])
+	chosen, err := whatIf.Choose(t.Context(), state, pod, f.nodes()[0])
 	if err != nil || chosen == nil {
 		t.Fatalf("chose %v, %v", chosen, err)
 	}
