@@ -90,7 +90,7 @@ func TestCompactFormMatchesItsDescription(t *testing.T) {
 			"x/y/0":   1,
 			"x/y/1/c": 3,
 			"x/y/1/d": 4,
-			"sick":    1,
+			"ill":     1,
 			"z":       5,
 			"z/v":     6,
 		},
@@ -110,7 +110,7 @@ func TestCompactFormMatchesItsDescription(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"name":"n1","tree":{"a.b/gpu":2,"odd":[null,1],"sick":[1],"x/y":{"0":[1,1,null,2],"1":{"c":[3,2],` +
+	want := `{"name":"n1","tree":{"a.b/gpu":2,"ill":[1],"odd":[null,1],"x/y":{"0":[1,1,null,2],"1":{"c":[3,2],` +
 		`"d":[4,4,1]}},"z":{"":5,"v":6}}}`
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

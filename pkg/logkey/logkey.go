@@ -69,7 +69,7 @@ const (
 const (
 	Reason     = "reason"
 	Code       = "code"    // of gRPC
-	Problem    = "problem" // in words, beside a reason of one word
+	Problem    = "problem" // a sentence, next to a reason of one word
 	NextStep   = "nextStep"
 	Severity   = "severity"
 	Outcome    = "outcome"

@@ -9,7 +9,7 @@
 // Deployments, StatefulSets, DaemonSets, ReplicaSets, Jobs and ReplicationControllers have it, at
 // spec.jobTemplate.spec.template as CronJobs do, and at template; and at the items of lists.
 //
-// What can be told from the manifest alone is an error if the pod cannot get its devices. What is
+// A finding in the manifest alone is an error if the pod cannot get its devices. What is
 // compared with a cluster's nodes is a warning, as nodes come and go. All functions are pure and
 // safe for concurrent use.
 package lint

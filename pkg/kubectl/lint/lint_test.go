@@ -54,7 +54,7 @@ func aCluster(t testing.TB) *Cluster {
 	})
 }
 
-// Whatever the style of the scalar, the place of a byte of the value is where that byte stands.
+// In each style of the scalar, the place of a byte of the value is where that byte stands.
 func TestPlacesInAValueAreThoseInTheText(t *testing.T) {
 	for style, content := range map[string]string{
 		"literal": "key: |2+ # indented by two\n\n    {\"ünï\": \"it's\",\n  \t\"a\": 5,\n\n  \"b\": [1,\n   2]}\n\n",

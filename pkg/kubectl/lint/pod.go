@@ -90,7 +90,7 @@ func (l *linter) readResources(p *pod, c *corev1.Container, running bool, node *
 	return list
 }
 
-// checkKeys looks for annotations that nobody reads: misspelled ones, and those of a workload.
+// checkKeys finds annotations that no program reads: misspelled ones, and those of a workload.
 func (l *linter) checkKeys(t template) {
 	for _, e := range entries(get(t.metadata, "annotations")) {
 		word := e.key.Value

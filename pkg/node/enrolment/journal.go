@@ -141,7 +141,7 @@ func (e *Enrolment) hold() (release func(), err error) {
 			}
 			return nil, err
 		}
-		// Whoever had it before may have removed it since it was opened.
+		// Its previous holder may have removed it since it was opened.
 		held, err := lock.Stat()
 		if now, lost := os.Stat(path); err == nil && lost == nil && os.SameFile(held, now) {
 			return func() {

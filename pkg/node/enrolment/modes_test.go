@@ -87,7 +87,7 @@ func TestAKubecriThatIsNotRegisteredIsTakenBack(t *testing.T) {
 	})
 }
 
-// Whoever changes the mode takes the node out first, so that the record of one mode is never read
+// To change the mode, the node leaves first, so that the record of one mode is never read
 // while containers of the other run.
 func TestANodeGoesFromOneModeToTheOther(t *testing.T) {
 	for _, modes := range [][2]Mode{{ModeCRI, ModeNRI}, {ModeNRI, ModeCRI}} {

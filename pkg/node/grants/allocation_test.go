@@ -65,7 +65,7 @@ func TestAnInitContainerRunsAlongWithTheSidecarsBeforeIt(t *testing.T) {
 	}{
 		"the sidecar starts before":                      {[]string{"side", "init"}, 50},
 		"the sidecar starts after":                       {[]string{"init", "side"}, 40},
-		"nobody knows, so everything is held at once":    {nil, 70},
+		"it is not known: everything is held at once":    {nil, 70},
 		"an order that lacks an init container is none":  {[]string{"side"}, 70},
 		"containers without devices do not matter to it": {[]string{"a", "side", "b", "init", "c"}, 50},
 	} {

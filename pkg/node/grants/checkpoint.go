@@ -35,11 +35,11 @@ type Checkpoint struct {
 	responses *ResponseCache
 	key       *nodeKey // loaded when the file is read; who has changing may save it
 
-	// reconciling holds one token, taken by whoever compares the checkpoint with the runtime.
+	// reconciling holds one token, taken to compare the checkpoint with the runtime.
 	reconciling chan struct{}
 	// opened is closed when the file was read.
 	opened chan struct{}
-	// changing is held by whoever replaces allocations, while the file is written.
+	// changing is held to replace allocations, while the file is written.
 	changing sync.Mutex
 	reported map[string]Reason // by container ID; belongs to who has changing
 
@@ -161,8 +161,8 @@ func (c *Checkpoint) open(ctx context.Context) error {
 				err, "The checkpoint of granted devices cannot be used; it is made again from the runtime's containers",
 			)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		err = fmt.Errorf("read the checkpoint of granted devices, without which nobody knows who holds what: %w; if "+
-			"that stays, move the file away, and it is made again from the runtime's containers", err)
+		err = fmt.Errorf("read the checkpoint of granted devices, without which the holders of devices are not "+
+			"known: %w; if that stays, move the file away, and it is made again from the runtime's containers", err)
 		return errors.Join(err, locked.Close())
 	}
 	if err := c.key.load(ctx); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func TestTheFirstDecisionStaysWhateverComesLater(t *testing.T) {
+func TestTheFirstDecisionStays(t *testing.T) {
 	w := newFixture()
 	r, _ := open(t, w)
 	first := wants("a", map[types.ResourceName]int64{cards0: 1})
@@ -50,7 +50,7 @@ func TestWhatCannotBeWrittenIsNotGranted(t *testing.T) {
 
 // A file that cannot be read now, as when too many are open, is not lost: nothing is granted
 // without it, and nothing written over it.
-func TestAFileThatCannotBeReadNowIsNotMadeAnew(t *testing.T) {
+func TestAFileThatCannotBeReadNowIsNotMadeAgain(t *testing.T) {
 	for _, name := range []string{"grants", keyName} {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture()

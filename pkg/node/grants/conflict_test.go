@@ -102,7 +102,7 @@ func TestADeviceOfAPodThatIsJustLeavingIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestADeviceIsHeldWhereverItsGroupsAreNumberedAnew(t *testing.T) {
+func TestADeviceIsHeldWhenItsGroupsGetOtherNumbers(t *testing.T) {
 	const (
 		before  types.ResourceName = "resource/group/numa/0/gpu/GPU-7/memory"
 		after   types.ResourceName = "resource/group/numa/1/gpu/GPU-7/memory"
@@ -116,9 +116,9 @@ func TestADeviceIsHeldWhereverItsGroupsAreNumberedAnew(t *testing.T) {
 		has     Capacity
 		refused bool
 	}{
-		"the device under its new path":                      {after, on(after, another), true},
-		"another device under the path's old groups":         {another, on(after, another), false},
-		"a device of the same ID in another group beside it": {after, on(before, after), false},
+		"the device under its new path":              {after, on(after, another), true},
+		"another device under the path's old groups": {another, on(after, another), false},
+		"a device of the same ID in another group":   {after, on(before, after), false},
 	} {
 		w := newFixture()
 		r, _ := open(t, w)

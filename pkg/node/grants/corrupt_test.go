@@ -20,8 +20,8 @@ import (
 const corruptions = 1000
 
 // A pod runs with a device, another is over, and the file that says so is corrupt in a way of its
-// own each time: bits flipped, cut off, both. Whatever the corruption, the checkpoint has exactly
-// what the runtime has, and the device is nobody else's.
+// own each time: bits flipped, cut off, both. After every corruption, the checkpoint has exactly
+// what the runtime has, and no other pod gets the device.
 func TestPropertyACorruptFileMakesNoWrongGrant(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 5))
 	w := newFixture()
@@ -81,7 +81,7 @@ func TestPropertyACorruptFileMakesNoWrongGrant(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if aside, err := filepath.Glob(path + ".corrupt-*"); err != nil || len(aside) < corruptions*9/10 {
-		t.Errorf("%d of %d corrupt files were kept aside: %v", len(aside), corruptions, err)
+	if kept, err := filepath.Glob(path + ".corrupt-*"); err != nil || len(kept) < corruptions*9/10 {
+		t.Errorf("%d of %d corrupt files were kept: %v", len(kept), corruptions, err)
 	}
 }

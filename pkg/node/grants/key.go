@@ -39,7 +39,7 @@ const Annotation = "KubeDevice/Grant"
 // carriedVersion begins the annotation.
 const carriedVersion = "v1."
 
-// keyName is the name of the file with the node's key, beside the checkpoint.
+// keyName is the name of the file with the node's key, in the checkpoint's directory.
 const keyName = "grant-key"
 
 // keyBytes is the length of a key, that of the hash.
@@ -95,7 +95,7 @@ func (k *nodeKey) load(ctx context.Context) error {
 		logger.Info("This node has a new key that signs what containers carry of the devices granted to them")
 	} else {
 		logger.Error(err, "The key that signs what containers carry of the devices granted to them is lost, and made "+
-			"anew. The checkpoint of granted devices still counts; without it, what older containers hold would not "+
+			"again. The checkpoint of granted devices still counts; without it, what older containers hold would not "+
 			"be known")
 	}
 	if err := k.save(); err != nil {

@@ -56,7 +56,7 @@ func TestALostCheckpointComesBackFromTheContainers(t *testing.T) {
 	grant(t, r, wants("d", map[types.ResourceName]int64{cards1: 1}))
 }
 
-func TestACorruptCheckpointIsKeptAsideAndMadeAgain(t *testing.T) {
+func TestACorruptCheckpointIsKeptAndMadeAgain(t *testing.T) {
 	w := newFixture()
 	r, path := open(t, w)
 	g := wants("a", map[types.ResourceName]int64{cards0: 1})
@@ -72,12 +72,12 @@ func TestACorruptCheckpointIsKeptAsideAndMadeAgain(t *testing.T) {
 	if !r.WasCorrupt() {
 		t.Error("the corruption went unnoticed")
 	}
-	if aside, err := filepath.Glob(path + ".corrupt-*"); err != nil || len(aside) != 1 {
-		t.Errorf("kept aside: %v, %v", aside, err)
+	if kept, err := filepath.Glob(path + ".corrupt-*"); err != nil || len(kept) != 1 {
+		t.Errorf("kept: %v, %v", kept, err)
 	}
 	onDisk, err := Read(path)
 	if err != nil || len(onDisk) != 1 || onDisk[0].PodUID != "a" {
-		t.Errorf("made anew: %v, %v", onDisk, err)
+		t.Errorf("made again: %v, %v", onDisk, err)
 	}
 }
 

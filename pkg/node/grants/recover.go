@@ -185,7 +185,7 @@ func finding(uid string, pod RuntimeState, container RuntimeContainer, reason Re
 	switch reason {
 	case Missing:
 		what += "kubecri created it with devices, so the runtime has dropped what kubecri added, as when it restores " +
-			"a checkpoint image; the container may lack its devices. Delete the pod to have it created anew"
+			"a checkpoint image; the container may lack its devices. Delete the pod to have it created again"
 	case Conflicting:
 		what += "It does not count, so that the container uses devices that are counted for others. Delete the pod"
 	default:

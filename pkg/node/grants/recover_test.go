@@ -242,7 +242,7 @@ func TestWhatComesBackMustFitWhatOthersHold(t *testing.T) {
 func unhealthy(types.ResourceName) (int64, bool) { return 0, true }
 
 // While its init container runs, the record of a pod is lost: its other containers are not known
-// until they are created. What containers have stays, whatever the pod claims then.
+// until they are created. What containers have stays, also when the pod claims something else then.
 func TestAPodThatCameBackIsGrantedWhatIsMissingAndKeepsWhatItHas(t *testing.T) {
 	whole := wants("a", map[types.ResourceName]int64{cards1: 1})
 	whole.PodInfo.InitContainers = map[string]types.ContainerInfo{
@@ -357,7 +357,7 @@ func TestEachNodeMakesAKeyThatOnlyRootReadsAndKeepsIt(t *testing.T) {
 	}
 }
 
-func TestAKeyThatCannotBeUsedOrWrittenIsMadeAnewAndTheRecordStillCounts(t *testing.T) {
+func TestAKeyThatCannotBeUsedOrWrittenIsMadeAgainAndTheCheckpointStillCounts(t *testing.T) {
 	for name, harm := range map[string]func(key string) error{
 		"lost":      os.Remove,
 		"cut off":   func(key string) error { return os.Truncate(key, 100) },

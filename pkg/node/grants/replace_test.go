@@ -90,14 +90,14 @@ func TestAReplacedDeviceIsHeldUntilItsContainerHasEnded(t *testing.T) {
 	if err != nil || !ok || granted.PodInfo.RunningContainers["main"].AllocateFrom["ask/"+cards1] != cards1 {
 		t.Errorf("the pod has %+v, %v", granted.PodInfo, err)
 	}
-	// What was granted anew is final as well.
+	// The replacement is final as well.
 	if again := grant(t, r, a); again.Generation != 1 {
 		t.Errorf("the pod was granted generation %d again", again.Generation)
 	}
 }
 
-// Who looks at devices may see an allocation that was replaced meanwhile.
-func TestNobodyAsksForTheDevicesOfBeforeAgain(t *testing.T) {
+// The caller may have read an allocation that was replaced meanwhile.
+func TestThePreviousDevicesAreNotRequestedAgain(t *testing.T) {
 	r, _ := open(t, newFixture())
 	grant(t, r, wants("a", map[types.ResourceName]int64{cards0: 1}))
 	ask(t, r, "a", "main")
@@ -111,7 +111,7 @@ func TestNobodyAsksForTheDevicesOfBeforeAgain(t *testing.T) {
 		}
 		after, _, _ := r.Granted(t.Context(), "a")
 		if diff := cmp.Diff(before, after); diff != "" {
-			t.Errorf("the node asks for %q, of the allocation of before (-before +after):\n%s", containers, diff)
+			t.Errorf("the node asks for %q, of the previous allocation (-before +after):\n%s", containers, diff)
 		}
 	}
 	if ask(t, r, "a", "main"); !isAsked(t, r, "a", "main") {
@@ -316,7 +316,7 @@ func TestTheNodeKnowsSinceWhenItAsks(t *testing.T) {
 		// An answer that was on its way counts.
 		time.Sleep(time.Minute)
 		if since := ask(t, r, "a", "main"); !since.Equal(time.Now().UTC()) {
-			t.Errorf("asked anew since %v", since)
+			t.Errorf("requested again since %v", since)
 		}
 		ask(t, r, "a")
 		if now, err := r.Replace(next("a", 1, cards1), capacity); err != nil || now.Generation != 1 {
@@ -329,7 +329,7 @@ func TestTheNodeKnowsSinceWhenItAsks(t *testing.T) {
 }
 
 // The node's clock may be set back between the two.
-func TestOfAContainerThatWasCreatedAgainTheLastOneCountsWhateverTheClockSays(t *testing.T) {
+func TestOfAContainerThatWasCreatedAgainTheLastOneCountsWithAnyClock(t *testing.T) {
 	first := wants("a", map[types.ResourceName]int64{cards0: 1})
 	second := wants("a", map[types.ResourceName]int64{cards1: 1})
 	for name, test := range map[string]struct {

@@ -18,7 +18,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/statefile"
 )
 
-// responsesName is the name of the file of cached responses, beside the checkpoint.
+// responsesName is the name of the file of cached responses, in the checkpoint's directory.
 const responsesName = "allocate-responses"
 
 // maxResponse is the size of the largest response that is cached, in bytes. The file has all
@@ -45,8 +45,8 @@ type ResponseCache struct {
 	boot    string
 	holders holders
 
-	changing sync.Mutex // held by whoever replaces pods, while the file is written
-	mu       sync.Mutex // held for moments only
+	changing sync.Mutex // held to replace pods, while the file is written
+	mu       sync.Mutex // held only to read or set pods
 	pods     map[string]responses
 }
 

@@ -221,8 +221,8 @@ func TestACorruptFileOfResponsesCostsTheResponsesAlone(t *testing.T) {
 	if cached, ok := c.Responses().Get("a", "main", nic); ok || !c.Has("a") || c.WasCorrupt() {
 		t.Errorf("cached %q; the checkpoint: %v, corrupt: %v", cached, c.List(), c.WasCorrupt())
 	}
-	if aside, err := filepath.Glob(path + ".corrupt-*"); err != nil || len(aside) != 1 {
-		t.Errorf("kept aside: %v, %v", aside, err)
+	if kept, err := filepath.Glob(path + ".corrupt-*"); err != nil || len(kept) != 1 {
+		t.Errorf("kept: %v, %v", kept, err)
 	}
 	if cached, err := put(c, "new"); cached != "new" || err != nil {
 		t.Errorf("cached %q, %v", cached, err)

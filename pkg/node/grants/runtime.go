@@ -34,7 +34,7 @@ type RuntimeContainer struct {
 	// of its pod. Unlike Created, it does not depend on the node's clock.
 	Attempt uint32
 	Created time.Time
-	// Carried is the value of [Annotation], whoever wrote it, and empty where there is none.
+	// Carried is the value of [Annotation], of any writer, and empty where there is none.
 	Carried string
 	// Exited says that it has ended.
 	Exited bool

@@ -90,7 +90,7 @@ func TestWhoLivesInTheRuntime(t *testing.T) {
 			},
 			live: true,
 		},
-		"an old stopped sandbox beside a new one": {
+		"an old stopped sandbox next to a new one": {
 			lister: lister{sandboxes: []*runtimeapi.PodSandbox{sandbox(ready), sandbox(notReady)}}, live: true,
 		},
 	} {
@@ -106,7 +106,7 @@ func TestWhoLivesInTheRuntime(t *testing.T) {
 }
 
 // An image that is restored brings labels along, which name any pod; the sandbox is the kubelet's.
-func TestAContainerBelongsToThePodOfItsSandboxWhateverItsLabelsSay(t *testing.T) {
+func TestAContainerBelongsToThePodOfItsSandboxNotOfItsLabels(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	pods, err := cri{lister{
 		containers: []*runtimeapi.Container{

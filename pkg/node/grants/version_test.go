@@ -88,7 +88,7 @@ func TestFieldsThatALaterReleaseAddedAreIgnored(t *testing.T) {
 	}
 }
 
-func TestACheckpointOfAnUnknownVersionIsKeptAsideAndMadeAgain(t *testing.T) {
+func TestACheckpointOfAnUnknownVersionIsKeptAndMadeAgain(t *testing.T) {
 	w := newFixture()
 	running := wants("a", map[types.ResourceName]int64{cards0: 1})
 	w.run(running)
@@ -107,11 +107,11 @@ func TestACheckpointOfAnUnknownVersionIsKeptAsideAndMadeAgain(t *testing.T) {
 	if got := r.List(); len(got) != 1 || got[0].PodUID != "a" || !r.WasCorrupt() {
 		t.Errorf("checkpoint: %v, corrupt: %v; want pod a from the runtime", got, r.WasCorrupt())
 	}
-	aside, err := filepath.Glob(path + ".corrupt-*")
-	if err != nil || len(aside) != 1 {
-		t.Fatalf("kept aside: %v, %v", aside, err)
+	files, err := filepath.Glob(path + ".corrupt-*")
+	if err != nil || len(files) != 1 {
+		t.Fatalf("kept: %v, %v", files, err)
 	}
-	if kept, err := os.ReadFile(aside[0]); err != nil || !bytes.Equal(kept, later) {
+	if kept, err := os.ReadFile(files[0]); err != nil || !bytes.Equal(kept, later) {
 		t.Errorf("the later release does not find its file as it was: %q, %v", kept, err)
 	}
 }

@@ -129,11 +129,11 @@ func TestAnImageKeepsVariablesOfLittleMemoryAlone(t *testing.T) {
 
 func TestAnImageOfWhichNothingIsKnownIsAnError(t *testing.T) {
 	for name, r := range map[string]*runtime{
-		"the runtime does not answer":        {err: errors.New("away")},
-		"it does not have the image":         {answer: &runtimeapi.ImageStatusResponse{}},
-		"it says nothing more":               {answer: answerOf("x", "")},
-		"it says something else":             {answer: answerOf("x", `{"labels":{}}`)},
-		"it says what nobody can understand": {answer: answerOf("x", "{")},
+		"the runtime does not answer":    {err: errors.New("away")},
+		"it does not have the image":     {answer: &runtimeapi.ImageStatusResponse{}},
+		"it says nothing more":           {answer: answerOf("x", "")},
+		"it says something else":         {answer: answerOf("x", `{"labels":{}}`)},
+		"it says what cannot be decoded": {answer: answerOf("x", "{")},
 	} {
 		if image, err := NewCache(r).Image(t.Context(), &runtimeapi.ImageSpec{Image: "x"}); err == nil ||
 			!strings.Contains(err.Error(), "image x: ") {

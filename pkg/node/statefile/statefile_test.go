@@ -199,7 +199,7 @@ func TestLoadKeepsACorruptFileUnderAnotherName(t *testing.T) {
 	}
 }
 
-func TestReadsTheLegacyFileUntilThereIsANewOne(t *testing.T) {
+func TestReadsTheLegacyFileUntilItIsReplaced(t *testing.T) {
 	f := newFile(t)
 	f.Legacy = f.Path + ".json"
 	write(t, f.Legacy, []byte(`{"values":["legacy"]}`))

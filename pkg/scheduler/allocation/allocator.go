@@ -13,7 +13,8 @@ import (
 // group scheduler for their accounting only. PodFitsDevice and PodAllocate write DevRequests and
 // AllocateFrom, and remove from KubeRequests the counts that these serve, so that no later plugin
 // serves them again. The group scheduler checks the allocation. The allocator's score counts
-// together with the group scheduler's, unless it is 0: it has nothing to do with the pod on this node.
+// together with the group scheduler's, unless it is 0: then it has nothing to do with the pod on
+// this node.
 //
 // For the sake of allocators alone, the group scheduler has nothing to do with the devices of
 // others.

@@ -13,7 +13,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func TestANewEraBeginsWhenAPluginTranslatesOtherwise(t *testing.T) {
+func TestAnotherEraBeginsWhenAPluginTranslatesOtherwise(t *testing.T) {
 	plugin := &translator{fake: gpus()}
 	s := set(t, clock.RealClock{}, plugin, pure{gpus()})
 	before, ok := s.Era()

@@ -130,8 +130,8 @@ func TestPodsWakeForWhatMakesRoomForThemAndForNothingElse(t *testing.T) {
 	}
 }
 
-// A pod that waits is woken where a hint cannot know: the device scheduler reads more than the node,
-// or gives no answer.
+// A pod that waits is woken where a hint cannot know: the device scheduler reads more than the
+// node, or gives no answer.
 func TestInDoubtPodsWake(t *testing.T) {
 	node := newNode("n", "A")
 	held := annotated(assumed(newPod("held", 1), "n"), gave("held", "n", "A"))

@@ -138,7 +138,7 @@ func TestAPodGetsTheDevicesWhoseTaintsItTolerates(t *testing.T) {
 	}
 }
 
-func TestAnEventNamesTheTaintsThatStandInTheWay(t *testing.T) {
+func TestAnEventNamesTheTaintsThatKeepThePodAway(t *testing.T) {
 	twoGPUs := func(name string, taints ...deviceinfo.DeviceTaint) *v1.Node {
 		return tainted(newNode(name, "A", "B"), taints...)
 	}

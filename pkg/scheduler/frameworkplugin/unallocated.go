@@ -108,7 +108,8 @@ func (s *Shared) evict(ctx context.Context, pod *v1.Pod) {
 
 // unallocatedText says who bound a pod without its devices, what follows, and what to do.
 func unallocatedText(pod *v1.Pod, evicts bool) string {
-	by := fmt.Sprintf("by another scheduler under the name %q, or by a user who set spec.nodeName", pod.Spec.SchedulerName)
+	by := fmt.Sprintf("by another scheduler under the name %q, or by a user who set spec.nodeName",
+		pod.Spec.SchedulerName)
 	follows := "its node starts no container of it"
 	if pod.Status.Phase == v1.PodRunning {
 		follows = "it runs, and the devices that it may use can be given to other pods, too"

@@ -229,7 +229,7 @@ func TestAReservationCountsForAPodThatIsListedWithoutANodesName(t *testing.T) {
 	f.want("free for itself", f.freeFor(nodeInfo(node, member), member, false), "A B C")
 }
 
-func TestAPodDoesNotStandInItsOwnWay(t *testing.T) {
+func TestAPodDoesNotBlockItself(t *testing.T) {
 	f := newFixture(t)
 	node := f.node("n", "n-1", "A")
 	pod := f.pod("p", 1)

@@ -25,8 +25,8 @@ const maxRequests = 32
 // doubt or scored. All that a pod costs in the plugin then is 0.02 ms on 500 nodes and 0.07 ms on
 // 5,000, with cold caches 0.09 and 0.23 ms (BenchmarkGrowth in package frameworkplugin), of 6 ms
 // and 50 ms of CPU that it costs in all. A log of changes, a hash table by address, a finder that
-// guesses the next node and a Bloom filter of the unverified ones made it 0.06 ms less at most, which
-// is not worth their code.
+// guesses the next node and a Bloom filter of the unverified ones made it 0.06 ms less at most,
+// which is not worth their code.
 type cache struct {
 	schedulers *allocation.Set
 	states     *nodestate.Cache

@@ -43,9 +43,9 @@ type Cycle interface {
 	Infeasible() int
 	// Candidates returns the names of all other nodes.
 	Candidates() sets.Set[string]
-	// Unverified returns the nodes that were not known to fit when the cycle began, or nil when they
-	// are more than limit: all other nodes of the snapshot fit, and need no look-up. The caller does
-	// not change it.
+	// Unverified returns the nodes that were not known to fit when the cycle began, or nil when
+	// they are more than limit: all other nodes of the snapshot fit, and need no look-up. The
+	// caller does not change it.
 	Unverified(limit int) map[*framework.NodeInfo]struct{}
 }
 

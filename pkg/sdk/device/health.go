@@ -7,7 +7,7 @@ import "time"
 
 // HealthReporter is implemented by a plugin that knows why a device is unhealthy. What pods may be
 // given is still what [Device.UpdateNodeInfo] says: a device none of whose resources are
-// allocatable is unhealthy, and without HealthReporter nobody knows why.
+// allocatable is unhealthy, and without HealthReporter the reason is not known.
 type HealthReporter interface {
 	// DeviceHealth returns the health of devices, in any order. The host calls it after each
 	// successful UpdateNodeInfo. A device that is not listed is healthy if some of it is

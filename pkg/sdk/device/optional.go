@@ -85,10 +85,10 @@ type FirewallVariable struct {
 // it. The scheduler may have given it to a pod meanwhile, of which the node learns within these
 // seconds; then the plugin offers it again. A pod that comes later still is refused by the node.
 type Reshaper interface {
-	// SetHeld tells the plugin which devices of the node are held by pods that have not ended, each
-	// by what the names of its resources have in common, as in [Health]; those of other plugins are
-	// among them. complete says that there are no others: without it no device may go. The host
-	// calls it before each UpdateNodeInfo, which it leaves out if this call fails. Where it never
-	// calls it, no device may go.
+	// SetHeld reports to the plugin which devices of the node are held by pods that have not ended,
+	// each by what the names of its resources have in common, as in [Health]; those of other
+	// plugins are among them. complete says that there are no others: without it no device may go.
+	// The host calls it before each UpdateNodeInfo, which it leaves out if this call fails. Where
+	// it never calls it, no device may go.
 	SetHeld(devices []string, complete bool)
 }

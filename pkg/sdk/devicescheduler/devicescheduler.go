@@ -27,7 +27,7 @@
 //     pod's spec, whether the annotation names the container or not. A pod whose annotation names a
 //     container that its spec lacks is refused before any plugin is called.
 //   - A panic in a call is recovered and counts as a failure of the plugin. A panic in a goroutine
-//     that the plugin starts itself ends the scheduler; nobody can recover it.
+//     that the plugin starts itself ends the scheduler; the host cannot recover it.
 //   - A call that outlives its deadline cannot be stopped. The plugin gets no other call until this
 //     one returns.
 //

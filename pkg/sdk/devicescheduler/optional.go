@@ -25,7 +25,7 @@ type Pure interface {
 // translates requests. The host caches what it returns.
 //
 // Its PodFitsDevice and PodAllocate depend on podInfo, except for the names in it; on the device
-// resources of nodeInfo.Allocatable, whatever their instances are called; and on the nodes that
+// resources of nodeInfo.Allocatable, not on the names of their instances; and on the nodes that
 // AddNode and RemoveNode reported. They do not depend on what is used: the result for one node
 // holds for all nodes of the same structure.
 //

@@ -46,8 +46,8 @@ type InsufficientResourceError struct {
 	Capacity     int64
 }
 
-// NewInsufficientResourceError returns the reason that requested units of name do not fit beside
-// the used ones in capacity.
+// NewInsufficientResourceError returns the reason that requested units of name do not fit next
+// to the used ones in capacity.
 func NewInsufficientResourceError(name types.ResourceName, requested, used, capacity int64) *InsufficientResourceError {
 	return &InsufficientResourceError{ResourceName: name, Requested: requested, Used: used, Capacity: capacity}
 }

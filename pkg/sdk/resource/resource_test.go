@@ -11,7 +11,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func TestResourceNamesAreToldApart(t *testing.T) {
+func TestResourceNamesAreDistinguished(t *testing.T) {
 	tests := map[types.ResourceName]struct{ group, enum bool }{
 		"":                           {},
 		"cpu":                        {},

@@ -48,7 +48,7 @@ type ResourceLocation map[ResourceName]ResourceName
 type ResourceScorer map[ResourceName]int32
 
 // ContainerInfo is what one container requests and what it is allocated. Users write Requests and
-// Scorer; DevRequests and AllocateFrom belong to the scheduler, which overwrites whatever a user
+// Scorer; DevRequests and AllocateFrom belong to the scheduler, which overwrites what a user
 // wrote there.
 type ContainerInfo struct {
 	// KubeRequests are the container's requests in the pod spec, by resource name, in base units.

@@ -13,7 +13,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func TestNoMapOfANewValueOrACloneIsNil(t *testing.T) {
+func TestNoMapOfAFreshValueOrACloneIsNil(t *testing.T) {
 	container := map[string]types.ContainerInfo{"c": {Requests: types.ResourceList{"a": 1}}, "d": {}}
 	for name, value := range map[string]any{
 		"NewContainerInfo":      types.NewContainerInfo(),
