@@ -8,6 +8,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -198,6 +199,16 @@ func TestWithoutFlagsItRunsAsItsConfigurationFileSaysOrPrintsHelp(t *testing.T) 
 	write(t, path, "stateDir: here")
 	if _, err = bare(); err == nil || !strings.Contains(err.Error(), path+": apiVersion is") {
 		t.Errorf("with a file: %v", err)
+	}
+}
+
+func TestTheHelpShowsSwitchesWithoutAValue(t *testing.T) {
+	got, err := execute("--help")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(got, "[=") || !regexp.MustCompile(`(?m)^ +--device-firewall  +keep `).MatchString(got) {
+		t.Errorf("--help prints:\n%s", got)
 	}
 }
 

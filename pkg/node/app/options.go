@@ -187,8 +187,9 @@ func (o *onOff) String() string {
 	return "off"
 }
 
-// Type implements pflag.Value.
-func (o *onOff) Type() string { return "on|off" }
+// Type implements pflag.Value. It is that of a boolean flag, so that --help shows this one like the
+// others: without a value of its own.
+func (o *onOff) Type() string { return "bool" }
 
 // Set implements pflag.Value. It takes the words of a boolean flag, too.
 func (o *onOff) Set(text string) error {
@@ -227,9 +228,9 @@ func (o *Options) addFlags(flags *pflag.FlagSet) {
 			"them with an event, enforce refuses them (default enforce if certificates or a trust bundle are named, "+
 			"else off)")
 	flags.Var((*onOff)(&o.DeviceFirewall), firewallFlag,
-		"keep containers from devices that they were not allocated, whatever their image, pod or resource claims "+
-			"ask of the container runtime: on or off")
-	flags.Lookup(firewallFlag).NoOptDefVal = "on"
+		"keep containers from devices that they were not allocated, also when their image, pod or resource claims "+
+			"request them of the container runtime: =on or =off")
+	flags.Lookup(firewallFlag).NoOptDefVal = "true" // pflag does not print this one
 	flags.StringSliceVar(&o.DeviceFirewallAllow, firewallFlag+"-allow", o.DeviceFirewallAllow,
 		"pods that the device firewall lets through, such as exporters and drivers, as namespace/serviceaccount or "+
 			"namespace/*")
@@ -238,8 +239,8 @@ func (o *Options) addFlags(flags *pflag.FlagSet) {
 			"deviceFirewallVendors in the configuration file")
 	addDeprecated(flags)
 	flags.Var(&o.OnDeviceFailure, "on-device-failure",
-		"what happens to a pod when a device that it holds becomes unhealthy: Ignore tells it, Evict evicts it after "+
-			"the grace period, Replace gives its container another one; where the annotations "+
+		"what happens to a pod when a device that it holds becomes unhealthy: Ignore writes an event, Evict evicts it "+
+			"after the grace period, Replace gives its container another one; where the annotations "+
 			"KubeDevice/OnDeviceFailure of pod and namespace say nothing")
 	flags.DurationVar(&o.DeviceFailureGracePeriod, graceFlag, o.DeviceFailureGracePeriod,
 		"how long the device may be unhealthy before anything happens to the pod; where the annotations "+

@@ -6,9 +6,9 @@
 // The first allocation that the node grants to a pod is final: also when the pod's annotation
 // changes later, the pod's containers get the same devices again. An allocation counts until the
 // pod is really gone: the runtime has no ready sandbox and no running container of it, and the API
-// server does not have it either, or has it as succeeded or failed. So a device that one pod uses up is
-// never granted to a second live pod, also when schedulers or annotations say so. A device whose
-// groups have changed is found by its lowest level, its ID and the resource.
+// server does not have it either, or has it as succeeded or failed. So a device that one pod uses
+// up is never granted to a second live pod, also when schedulers or annotations say so. A device
+// whose groups have changed is found by its lowest level, its ID and the resource.
 //
 // The one exception are devices that this node reported as unhealthy: where it asked the scheduler
 // for others, the next generation of the allocation takes the place of the one before, for these
