@@ -168,6 +168,9 @@ type Admission struct {
 	Allowlist firewall.Allowlist
 	// Kubelet has what the firewall needs to know of the kubelet.
 	Kubelet Kubelet
+	// Holder, if set, returns a pod, as namespace/name, other than that of this UID, which holds a
+	// device of an extended resource by a plugin file, or nothing.
+	Holder func(resource types.ResourceName, otherThan string) string
 	// Image returns what an image sets in its containers; see images.Cache.
 	Image func(ctx context.Context, image *runtimeapi.ImageSpec) (images.Image, error)
 	// Sandboxes has what the firewall needs to know of sandboxes.

@@ -21,7 +21,9 @@ func (a *Admission) Admit(ctx context.Context, c Container) (addition *runtimeap
 	r := newRequest(c)
 	devicePod, err := a.verify(ctx, r)
 	if err == nil && !devicePod {
-		err = refuseUnallocated(r)
+		if err = refuseUnallocated(r); err == nil {
+			err = a.refuseHeld(r)
+		}
 	}
 	if err == nil {
 		err = a.guard(ctx, r)

@@ -6,6 +6,7 @@ package adoption
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -52,6 +53,8 @@ type Options struct {
 	Adopter *Adopter
 	Grants  Grants
 	Holders Holders
+	// Files, if set, has the resources of plugin files, which may be the kubelet's.
+	Files *Files
 }
 
 // Controller takes over resources that have moved from the kubelet.
@@ -69,6 +72,9 @@ func New(options Options) *Controller { return &Controller{Options: options} }
 // Run takes over resources until ctx is done.
 func (c *Controller) Run(ctx context.Context) {
 	removeStaleSockets(ctx, c.KubeletDir)
+	if c.Files != nil {
+		c.running.Go(func() { c.Files.run(ctx, c) })
+	}
 	c.Manager.WatchKubelet(ctx, c.takeOver)
 	c.running.Wait()
 }
@@ -79,7 +85,10 @@ func (c *Controller) takeOver(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.register(ctx, c.Manager.Resume())
-	contested := c.Manager.Contest()
+	if c.Files != nil {
+		defer c.Files.update(ctx, c)
+	}
+	contested := c.Manager.Contest(c.isOfFiles)
 	withheld, err := c.adopt(ctx)
 	if err != nil {
 		if !c.failed {
@@ -92,17 +101,55 @@ func (c *Controller) takeOver(ctx context.Context) {
 		return
 	}
 	c.failed = false
-	c.Manager.Withhold(withheld)
+	c.Manager.Withhold(c.withHeldByFiles(withheld))
 	c.register(ctx, c.Manager.TakeOver(ctx, contested))
+}
+
+// withHeldByFiles returns what is withheld and all devices of resources of which pods hold devices
+// by a plugin file, whatever their names are: which ones they are is not known.
+func (c *Controller) withHeldByFiles(withheld map[types.ResourceName]string) map[types.ResourceName]string {
+	if c.Files == nil {
+		return withheld
+	}
+	all := maps.Clone(withheld)
+	states, _ := c.Manager.States()
+	for _, state := range states {
+		if state.Info == nil {
+			continue
+		}
+		holder := c.Files.Holder(state.Resource, "")
+		for name := range state.Info.Capacity {
+			if holder == "" {
+				break
+			}
+			if all == nil {
+				all = map[types.ResourceName]string{}
+			}
+			all[name] = fmt.Sprintf("pod %s holds a device of %s by a plugin file, which has it by another name; delete "+
+				"the pods that do", holder, state.Resource)
+		}
+	}
+	return all
+}
+
+// isOfFiles reports whether the kubelet has a resource from this program in the place of a plugin
+// file.
+func (c *Controller) isOfFiles(name types.ResourceName) bool {
+	return c.Files != nil && c.Files.isTaken(name)
 }
 
 // register registers a placeholder for each resource.
 func (c *Controller) register(ctx context.Context, begun []*devicemanager.Takeover) {
 	for _, takeover := range begun {
-		logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Resource, takeover.Resource)
-		p := &placeholder{takeover: takeover, directory: c.KubeletDir, grants: c.Grants}
-		c.running.Go(func() { p.run(klog.NewContext(ctx, logger)) })
+		c.place(ctx, takeover.Resource, takeover)
 	}
+}
+
+// place registers a placeholder for a resource until it is claimed no more.
+func (c *Controller) place(ctx context.Context, resource types.ResourceName, claimed claim) {
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Resource, resource)
+	p := &placeholder{resource: resource, takeover: claimed, directory: c.KubeletDir, grants: c.Grants}
+	c.running.Go(func() { p.run(klog.NewContext(ctx, logger)) })
 }
 
 // adopt adopts the pods that hold devices of resources which are taken over, and waits until the

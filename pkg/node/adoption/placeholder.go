@@ -21,6 +21,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 const (
@@ -38,6 +39,21 @@ const (
 	connectInterval = 50 * time.Millisecond
 )
 
+// claim is a resource that the kubelet is to have from this program. *devicemanager.Takeover is one.
+type claim interface {
+	// Ended returns a channel that is closed when the kubelet is not to have it any more.
+	Ended() <-chan struct{}
+	// Devices returns the devices as the kubelet is to have them, and a channel that is closed when
+	// they may be others.
+	Devices() (list []devicemanager.KubeletDevice, changed <-chan struct{})
+	// Offer lets pods be allocated the resource's devices: the kubelet has them.
+	Offer()
+	// Forget ends the claim: the kubelet has forgotten the resource.
+	Forget(ctx context.Context)
+}
+
+var _ claim = (*devicemanager.Takeover)(nil)
+
 // placeholder serves a resource to the kubelet in the place of the plugin, which has registered
 // with this program: with the devices' IDs and health, and with an Allocate that adds nothing but
 // an annotation. The kubelet then counts and publishes the resource by itself. It keeps what it
@@ -46,7 +62,8 @@ const (
 //
 // The list has no topology: the kubelet would refuse pods because of devices that they do not get.
 type placeholder struct {
-	takeover  *devicemanager.Takeover
+	resource  types.ResourceName
+	takeover  claim
 	directory string // the kubelet's
 	grants    Grants
 }
@@ -100,7 +117,7 @@ func (p *placeholder) run(ctx context.Context) {
 // lost.
 func (p *placeholder) isForgotten() bool {
 	state, err := kubeletstate.Read(filepath.Join(p.directory, kubeletstate.CheckpointName))
-	return err == nil && !state.Remembers(p.takeover.Resource)
+	return err == nil && !state.Remembers(p.resource)
 }
 
 // awaitKubelet waits until the kubelet takes registrations.
@@ -147,7 +164,7 @@ func (p *placeholder) register(ctx context.Context) error {
 		return nil
 	case <-limit.C:
 		return fmt.Errorf("the kubelet has registered %s and not requested its devices within %v",
-			p.takeover.Resource, registerTimeout)
+			p.resource, registerTimeout)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -170,11 +187,11 @@ func (p *placeholder) announce(ctx context.Context, endpoint string) error {
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
 	_, err = pluginapi.NewRegistrationClient(conn).Register(ctx, &pluginapi.RegisterRequest{
-		Version: pluginapi.Version, Endpoint: endpoint, ResourceName: string(p.takeover.Resource),
+		Version: pluginapi.Version, Endpoint: endpoint, ResourceName: string(p.resource),
 		Options: &pluginapi.DevicePluginOptions{},
 	})
 	if err != nil {
-		return fmt.Errorf("register %s with the kubelet at %s: %w", p.takeover.Resource, kubelet,
+		return fmt.Errorf("register %s with the kubelet at %s: %w", p.resource, kubelet,
 			devicemanager.Reason(err))
 	}
 	return nil

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/status"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -26,7 +25,7 @@ const healthInterval = 10 * time.Second
 // registration is one registration of a placeholder with one life of the kubelet.
 type registration struct {
 	pluginapi.UnimplementedDevicePluginServer
-	takeover  *devicemanager.Takeover
+	takeover  claim
 	grants    Grants
 	listening atomic.Bool
 	connected chan struct{} // closed when the kubelet was sent the devices
@@ -35,7 +34,7 @@ type registration struct {
 
 var _ pluginapi.DevicePluginServer = (*registration)(nil)
 
-func newRegistration(takeover *devicemanager.Takeover, held Grants) *registration {
+func newRegistration(takeover claim, held Grants) *registration {
 	return &registration{
 		takeover: takeover, grants: held, connected: make(chan struct{}), left: make(chan struct{}),
 	}

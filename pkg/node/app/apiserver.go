@@ -37,6 +37,8 @@ const (
 	reasonIgnored = "GrantIgnored"
 	// On the node whose devices cannot be published, whatever the API server says.
 	reasonNotPublished = "DevicesNotPublished"
+	// On the node with a plugin file whose resource another has.
+	reasonConflict = "ResourceConflict"
 	// On pods with a container that was started while kubecri was away, and is ended.
 	reasonEnded = "ContainerEnded"
 	// On pods that get devices without a valid seal.
@@ -188,6 +190,12 @@ func (a *announcer) warnOfDamage(ctx context.Context, record *grants.Checkpoint,
 // published.
 func (a *announcer) warnOfInventory(err error) {
 	a.event(a.node(), reasonNotPublished, err.Error())
+}
+
+// warnOfConflict puts a warning on the node that a plugin file does not offer a resource, because
+// another has it.
+func (a *announcer) warnOfConflict(conflict error) {
+	a.event(a.node(), reasonConflict, conflict.Error())
 }
 
 // warnOfSealMode puts a warning on the node that it demands more seals than the scheduler makes.

@@ -21,6 +21,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/holders"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
 	"github.com/kubedevice/kubedevice/pkg/node/seals"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
@@ -45,6 +46,7 @@ type measures struct {
 
 	replacements *metrics.CounterVec
 	omitted      *metrics.GaugeVec
+	conflicts    *metrics.GaugeVec
 }
 
 // newMeasures registers the counters and the metrics of the process.
@@ -84,12 +86,17 @@ func newMeasures() *measures {
 			Help: "1 for each device plugin whose devices are left out of what the node publishes, so that those of " +
 				"the others are not, by plugin.",
 		}, []string{"plugin"}),
+		conflicts: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Subsystem: subsystem, Name: "resource_conflicts", StabilityLevel: metrics.ALPHA,
+			Help: "1 for each resource of a plugin file that the file does not offer, because the kubelet or another " +
+				"plugin has it, by resource.",
+		}, []string{"resource"}),
 		replacements: counter("device_replacements_total",
 			"Allocations by which the scheduler gave other devices to containers that run, by outcome: taken, or "+
 				"refused by this node.", "outcome"),
 	}
 	m.registry.MustRegister(m.calls, m.callTime, m.addedTime, m.containers, m.plugins, m.pluginTime, m.patches,
-		m.findings, m.seals, m.attempts, m.evictions, m.replacements, m.omitted)
+		m.findings, m.seals, m.attempts, m.evictions, m.replacements, m.omitted, m.conflicts)
 	for _, outcome := range []string{replacementTaken, replacementRefused} {
 		m.replacements.WithLabelValues(outcome)
 	}
@@ -162,6 +169,14 @@ func (m *measures) showOmitted(labels []string) {
 	m.omitted.Reset()
 	for _, label := range labels {
 		m.omitted.WithLabelValues(label).Set(1)
+	}
+}
+
+// showConflicts shows the resources that plugin files do not offer.
+func (m *measures) showConflicts(names []types.ResourceName) {
+	m.conflicts.Reset()
+	for _, name := range names {
+		m.conflicts.WithLabelValues(string(name)).Set(1)
 	}
 }
 

@@ -61,6 +61,7 @@ type node struct {
 	adopter       *adoption.Adopter
 	record        *grants.Checkpoint
 	files         *plugins.Files
+	claims        *adoption.Files // files, as far as their resources are not another's
 	damper        *plugins.Damper // of plugins
 	deviceManager *devicemanager.Manager
 	plugins       *plugins.Manager
@@ -122,7 +123,15 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	}
 	n.files = plugins.NewFiles(options.NodeName, load, plugins.DefaultTiming(), n.measures.observePlugin)
 	kubelets := devicemanager.NewTransport(n.deviceManager, n.record.Responses())
-	n.plugins = n.latest.Manager(options.NodeName, n.files, kubelets)
+	var err error
+	n.claims, err = adoption.NewFiles(adoption.FilesOptions{
+		Files: n.files, KubeletDir: kubeletstate.Dir, StateFile: options.filesPath(), Grants: n.record.List,
+		Conflicts: n.measures.showConflicts, Warn: n.events.warnOfConflict,
+	})
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Plugin files take over from the kubelet what it remembers")
+	}
+	n.plugins = n.latest.Manager(options.NodeName, n.claims, kubelets)
 	if options.DeviceFirewall {
 		n.firewall = firewall.New(firewall.Options{
 			Plugins: n.plugins, Vendors: options.DeviceFirewallVendors, KubeletServes: n.deviceManager.KubeletServes,
@@ -160,7 +169,7 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	}
 	n.adoption = adoption.New(adoption.Options{
 		KubeletDir: kubeletstate.Dir, Manager: n.deviceManager, Adopter: n.adopter, Grants: n.record,
-		Holders: n.holders,
+		Holders: n.holders, Files: n.claims,
 	})
 	advertising.Holders = n.holders
 	switch {
@@ -373,6 +382,7 @@ func (n *node) admission() *admission.Admission {
 		CDI:       n.cdi.Check,
 		Seals:     n.seals(),
 		Adopted:   n.adopter,
+		Holder:    n.claims.Holder,
 		Firewall:  n.firewall,
 		Allowlist: n.options.allowlist,
 		Kubelet: kubeletstate.Files{
@@ -469,7 +479,8 @@ func (n *node) ready(servePath string) []check {
 // kubeletCounts reports whether the kubelet publishes an extended resource that the node's
 // inventory lists.
 func (n *node) kubeletCounts(name string) bool {
-	return n.deviceManager.KubeletCounts(types.ResourceName(name))
+	resource := types.ResourceName(name)
+	return n.deviceManager.KubeletCounts(resource) || n.claims.KubeletCounts(resource)
 }
 
 // devices are the node's devices for the PodResources API.

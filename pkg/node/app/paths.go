@@ -6,6 +6,7 @@ package app
 import (
 	"path/filepath"
 
+	"github.com/kubedevice/kubedevice/pkg/node/adoption"
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 )
 
@@ -21,6 +22,9 @@ func (o *Options) registryDir() string {
 func (o *Options) devicesPath() string {
 	return filepath.Join(o.StateDir, devicemanager.StateFileName)
 }
+
+// filesPath is the state file of what plugin files have taken over from the kubelet.
+func (o *Options) filesPath() string { return filepath.Join(o.StateDir, adoption.FilesStateName) }
 
 // The files in the state directory.
 const (

@@ -19,18 +19,19 @@ import (
 const (
 	kubeletInterval = 10 * time.Second // between two checks of what the kubelet serves
 	kubeletLimit    = 2 * time.Second  // for one of them
-	// rivalInterval is for how long the kubelet must not have had a plugin's devices before its
+	// RivalInterval is for how long the kubelet must not have had a plugin's devices before its
 	// resource is taken over: a plugin needs some seconds to register again with a kubelet that
 	// restarts.
-	rivalInterval = time.Minute
+	RivalInterval = time.Minute
 )
 
 // FromKubelet returns the KubeletResources of the kubelet itself.
 //
 // At the socket of its PodResources API the kubelet reports the devices that it would allocate now,
 // and those that pods hold. Its checkpoint has all resources that it knows, also those of plugins
-// that have left within the last five minutes. A kubelet that does not answer serves nothing;
-// without a checkpoint it knows nothing.
+// that have left within the last five minutes. Of a kubelet that does not answer, the checkpoint
+// says what pods hold, and it serves nothing; without a checkpoint it knows nothing. The devices by
+// which kubecri has the kubelet count a resource are known, and none of the kubelet's.
 //
 // As long as the kubelet takes a device for held, it takes the resource for its own, and fails each
 // pod that requests it where no plugin serves it. It looks for pods that are gone when it next
@@ -45,21 +46,39 @@ func FromKubelet(socket, checkpoint string) KubeletResources {
 		for _, resource := range state.Resources {
 			known[resource] = KubeletHas{}
 		}
-		if err := readDevices(ctx, socket, known); err != nil {
+		if listed, err := readDevices(ctx, socket, state, known); err != nil {
 			klog.FromContext(ctx).V(4).Info("The kubelet does not report its devices", logkey.Reason, err.Error())
+			if !listed {
+				addHoldings(state, known)
+			}
 		}
 		return known, nil
 	}
 }
 
+// addHoldings adds to known what pods hold by the kubelet's checkpoint, which may have pods that are
+// gone.
+func addHoldings(state kubeletstate.State, known map[types.ResourceName]KubeletHas) {
+	for _, holding := range state.Holdings {
+		has := known[holding.Resource]
+		if !holding.Placeholder {
+			has.Pod = "with UID " + holding.PodUID
+		}
+		known[holding.Resource] = has
+	}
+}
+
 // readDevices adds to known the devices that pods hold, and those that the kubelet would allocate.
-func readDevices(ctx context.Context, socket string, known map[types.ResourceName]KubeletHas) error {
+// listed says that the first are complete.
+func readDevices(
+	ctx context.Context, socket string, state kubeletstate.State, known map[types.ResourceName]KubeletHas,
+) (listed bool, err error) {
 	if _, err := os.Lstat(socket); err != nil {
-		return err
+		return false, err
 	}
 	conn, err := Dial(socket)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, kubeletLimit)
@@ -69,9 +88,12 @@ func readDevices(ctx context.Context, socket string, known map[types.ResourceNam
 	for _, pod := range held.GetPodResources() {
 		for _, container := range pod.GetContainers() {
 			for _, d := range container.GetDevices() {
-				known[types.ResourceName(d.GetResourceName())] = KubeletHas{
-					Pod: pod.GetNamespace() + "/" + pod.GetName(),
+				resource := types.ResourceName(d.GetResourceName())
+				has := known[resource]
+				if !state.IsPlaceholder(resource, d.GetDeviceIds()) {
+					has.Pod = pod.GetNamespace() + "/" + pod.GetName()
 				}
+				known[resource] = has
 			}
 		}
 	}
@@ -79,17 +101,19 @@ func readDevices(ctx context.Context, socket string, known map[types.ResourceNam
 	for _, d := range free.GetDevices() {
 		for _, id := range d.GetDeviceIds() {
 			has := known[types.ResourceName(d.GetResourceName())]
-			has.Device = id
+			if !kubeletstate.IsPlaceholderID(id) {
+				has.Device = id
+			}
 			known[types.ResourceName(d.GetResourceName())] = has
 		}
 	}
 	if heldErr != nil {
-		return Reason(heldErr)
+		return false, Reason(heldErr)
 	}
 	if freeErr != nil {
-		return Reason(freeErr)
+		return true, Reason(freeErr)
 	}
-	return nil
+	return true, nil
 }
 
 // findConflict returns the conflict of a resource now. What is unknown is none.
@@ -148,6 +172,19 @@ func (m *Manager) readKubelet(ctx context.Context) (map[types.ResourceName]Kubel
 		m.kubelet = known
 	}
 	return known, err
+}
+
+// Kubelet returns what the kubelet has, as of some seconds ago, and whether that was tried to be
+// read. What could not be read is nothing. The map must not be changed.
+func (m *Manager) Kubelet() (known map[types.ResourceName]KubeletHas, read bool) {
+	select {
+	case <-m.kubeletRead:
+		read = true
+	default:
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.kubelet, read
 }
 
 // KubeletServes reports whether the kubelet itself serves a resource that is one of those, as of

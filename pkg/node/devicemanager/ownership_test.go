@@ -66,7 +66,7 @@ func (o *owned) leaves() { o.end(o.Context(), o.session, os.ErrClosed) }
 func adoptingResource(o *owned) []types.ResourceName {
 	o.serves()
 	o.remembers("")
-	contested := o.Contest()
+	contested := o.Contest(nothing)
 	o.want(adopting)
 	return contested
 }
@@ -203,13 +203,16 @@ func TestAResourceOfAnotherPluginAtTheKubeletIsNotContested(t *testing.T) {
 	o.serves()
 	o.remembers("b")
 	o.remembers("")
-	o.clock.Step(rivalInterval - time.Second)
-	if contested := o.Contest(); len(contested) > 0 {
+	o.clock.Step(RivalInterval - time.Second)
+	if contested := o.Contest(nothing); len(contested) > 0 {
 		t.Errorf("%v is contested at once", contested)
 	}
 	o.clock.Step(time.Second)
-	if contested := o.Contest(); len(contested) != 1 {
+	if contested := o.Contest(nothing); len(contested) != 1 {
 		t.Errorf("after a while %v is contested", contested)
 	}
 	o.want(adopting)
 }
+
+// nothing is excluded.
+func nothing(types.ResourceName) bool { return false }

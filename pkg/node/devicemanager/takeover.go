@@ -84,6 +84,15 @@ func (m *Manager) KubeletCounts(name types.ResourceName) bool {
 	return r != nil && r.ownership.isTaken()
 }
 
+// IsTakenOver reports whether a resource that a plugin has registered here is taken over from the
+// kubelet, or about to be, and not left again.
+func (m *Manager) IsTakenOver(name types.ResourceName) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.resources[name]
+	return r != nil && r.ownership != other && r.ownership != away
+}
+
 // TakenOver returns, for each resource that is taken over or about to be, the names of its devices
 // by their IDs.
 func (m *Manager) TakenOver() map[types.ResourceName]map[string]types.ResourceName {
@@ -121,15 +130,16 @@ func (m *Manager) Resume() []*Takeover {
 	return resumed
 }
 
-// Contest returns the resources whose plugins are here while the kubelet remembers them. They are
-// about to be taken over until TakeOver or Leave is called with them.
-func (m *Manager) Contest() []types.ResourceName {
+// Contest returns the resources whose plugins are here while the kubelet remembers them, without
+// those that are excluded. They are about to be taken over until TakeOver or Leave is called with
+// them.
+func (m *Manager) Contest(excluded func(types.ResourceName) bool) []types.ResourceName {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var found []types.ResourceName
 	for name, r := range m.resources {
-		if r.ownership == other && r.presence == serving && r.conflict != nil && r.conflict.Device == "" &&
-			m.options.Clock.Since(r.rivalSeen) >= rivalInterval {
+		if !excluded(name) && r.ownership == other && r.presence == serving && r.conflict != nil && r.conflict.Device == "" &&
+			m.options.Clock.Since(r.rivalSeen) >= RivalInterval {
 			m.move(r, adopting)
 			found = append(found, name)
 		}

@@ -13,6 +13,8 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -37,6 +39,21 @@ const Path = Dir + CheckpointName
 // kubelet's checkpoint distinguishes containers whose devices the scheduler chose from those whose
 // devices a plugin allocated.
 const PlaceholderAnnotation = "kubedevice.io/stand-in"
+
+// placeholderID begins the IDs of the devices by which kubecri has the kubelet count a resource of
+// plugin files, whose devices have other names.
+const placeholderID = "kubecri-"
+
+// PlaceholderID returns the ID of the device of number i by which kubecri has the kubelet count a
+// resource of plugin files.
+func PlaceholderID(i int) string { return placeholderID + strconv.Itoa(i) }
+
+// IsPlaceholderID reports whether an ID is one of PlaceholderID.
+func IsPlaceholderID(id string) bool {
+	number, is := strings.CutPrefix(id, placeholderID)
+	_, err := strconv.ParseUint(number, 10, 32)
+	return is && err == nil
+}
 
 // State is the content of the kubelet's checkpoint of devices.
 type State struct {
@@ -67,6 +84,18 @@ type Holding struct {
 func (s State) Remembers(resource types.ResourceName) bool {
 	return slices.Contains(s.Resources, resource) ||
 		slices.ContainsFunc(s.Holdings, func(h Holding) bool { return h.Resource == resource })
+}
+
+// IsPlaceholder reports whether no plugin allocated one of the devices, but kubecri in its place.
+func (s State) IsPlaceholder(resource types.ResourceName, ids []string) bool {
+	by := func(placeholder bool, id string) bool {
+		return slices.ContainsFunc(s.Holdings, func(h Holding) bool {
+			return h.Resource == resource && h.Placeholder == placeholder && slices.Contains(h.IDs, id)
+		})
+	}
+	return !slices.ContainsFunc(ids, func(id string) bool {
+		return !IsPlaceholderID(id) && (by(false, id) || !by(true, id))
+	})
 }
 
 // Allocated reports whether the kubelet allocated the device to the container, and not by a

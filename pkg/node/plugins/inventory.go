@@ -4,6 +4,7 @@
 package plugins
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -182,7 +183,7 @@ func (i *Inventory) Missing(name types.ResourceName) error {
 			if m.state.Serving {
 				return nil
 			}
-			return m.state.Err
+			return errors.Join(m.state.Err, m.state.Withheld)
 		}
 		return fmt.Errorf("no device plugin of %s has registered with kubecri", label)
 	}

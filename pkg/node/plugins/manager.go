@@ -181,7 +181,7 @@ func (m *Manager) Check() error {
 	}
 	var errs []error
 	for _, member := range inventory.members {
-		errs = append(errs, member.state.Err)
+		errs = append(errs, member.state.Err, member.state.Withheld)
 	}
 	return errors.Join(append(errs, inventory.refused...)...)
 }
