@@ -26,6 +26,7 @@ type fileClaim struct {
 	resource types.ResourceName
 
 	rivalSeen  time.Time // when the kubelet last had devices of another plugin
+	kubelets   bool      // the kubelet has devices of another plugin, or a pod holds one
 	taken      bool      // the kubelet is to have the resource from this program
 	registered bool      // it has, or had before this program started
 	placed     bool      // a placeholder runs
@@ -50,7 +51,7 @@ func (f *Files) endClaim(ctx context.Context, c *fileClaim) *fileClaim {
 	klog.FromContext(ctx).Info("Leaving a resource that kubecri had taken over", logkey.Resource, c.resource)
 	close(c.ended)
 	next := f.newClaim(c.resource)
-	next.rivalSeen = c.rivalSeen
+	next.rivalSeen, next.kubelets = c.rivalSeen, c.kubelets
 	return next
 }
 
@@ -60,13 +61,9 @@ func (c *fileClaim) Ended() <-chan struct{} { return c.ended }
 // Devices implements claim: as many as the plugin files have, and those that the kubelet allocated
 // to containers before. All are healthy: by the node's annotation the scheduler knows which are.
 func (c *fileClaim) Devices() (list []devicemanager.KubeletDevice, changed <-chan struct{}) {
-	sources, _, _ := c.files.options.Files.Sources()
-	count := int64(0)
-	for _, source := range sources {
-		if info := source.State().Info; info != nil {
-			count += info.KubeCap[c.resource]
-		}
-	}
+	c.files.mu.Lock()
+	count, changed := c.files.counts[c.resource], c.files.changed
+	c.files.mu.Unlock()
 	ids := map[string]bool{}
 	for i := range int(count) {
 		ids[kubeletstate.PlaceholderID(i)] = true
@@ -83,9 +80,7 @@ func (c *fileClaim) Devices() (list []devicemanager.KubeletDevice, changed <-cha
 	for _, id := range slices.Sorted(maps.Keys(ids)) {
 		list = append(list, devicemanager.KubeletDevice{ID: id})
 	}
-	c.files.mu.Lock()
-	defer c.files.mu.Unlock()
-	return list, c.files.changed
+	return list, changed
 }
 
 // Offer implements claim.

@@ -69,7 +69,8 @@ type Files struct {
 	blocked   map[types.ResourceName]error // never changed
 	// devices are those of the plugin file that publishes a resource, or last did: all that it has.
 	devices map[types.ResourceName][]types.ResourceName
-	changed chan struct{} // closed and replaced with every change
+	counts  map[types.ResourceName]int64 // how many it publishes, or last did
+	changed chan struct{}                // closed and replaced with every change
 }
 
 var _ plugins.Transport = (*Files)(nil)
@@ -95,6 +96,9 @@ func NewFiles(options FilesOptions) (*Files, error) {
 	if f.devices = before.Devices; f.devices == nil {
 		f.devices = map[types.ResourceName][]types.ResourceName{}
 	}
+	if f.counts = before.Counts; f.counts == nil {
+		f.counts = map[types.ResourceName]int64{}
+	}
 	for _, name := range before.Taken {
 		c := f.newClaim(name)
 		c.taken, c.registered = true, true
@@ -111,6 +115,9 @@ func (f *Files) notify() {
 // run compares the claims with the kubelet whenever plugin files report something else, until ctx
 // is done. The controller does so when it has read what the kubelet has.
 func (f *Files) run(ctx context.Context, c *Controller) {
+	f.mu.Lock()
+	f.place(ctx, c.place) // at once: until then the kubelet fails pods
+	f.mu.Unlock()
 	for {
 		_, _, changed := f.options.Files.Sources()
 		f.update(ctx, c)
@@ -151,18 +158,15 @@ func (f *Files) compare(
 		if info == nil {
 			continue
 		}
-		for name := range info.KubeCap {
-			published[name] = true
+		for name, count := range info.KubeCap {
+			published[name], f.counts[name] = true, count
 			f.devices[name] = slices.Sorted(maps.Keys(info.Capacity))
 			if err := f.check(ctx, name, known, holders[name], hosted(name)); err != nil {
 				blocked[name] = err
 			}
-			if c := f.claims[name]; c != nil && c.taken && !c.placed {
-				c.placed = true
-				place(ctx, name, c)
-			}
 		}
 	}
+	f.place(ctx, place)
 	for name, c := range f.claims {
 		if complete && !published[name] { // the plugin file was removed
 			f.endClaim(ctx, c)
@@ -171,6 +175,17 @@ func (f *Files) compare(
 	}
 	f.save(ctx)
 	f.block(ctx, blocked)
+}
+
+// place has place register a placeholder for each resource that the kubelet is to have from this
+// program and does not. The caller holds mu.
+func (f *Files) place(ctx context.Context, place func(context.Context, types.ResourceName, claim)) {
+	for name, c := range f.claims {
+		if c.taken && !c.placed {
+			c.placed = true
+			place(ctx, name, c)
+		}
+	}
 }
 
 // block has plugin files not offer these resources, each for the reason, and offer all others. The
@@ -219,6 +234,9 @@ func (f *Files) check(
 	if c == nil && remembered {
 		c = f.newClaim(name)
 		c.rivalSeen = f.options.Clock.Now() // its plugin may be about to register again
+	}
+	if c != nil {
+		c.kubelets = has.Device != "" || has.Pod != ""
 	}
 	switch {
 	case holder != "":

@@ -52,7 +52,9 @@ func (p *pluginFile) State() plugins.State {
 }
 
 // Firewall implements plugins.Source.
-func (p *pluginFile) Firewall(bool) device.Firewall { return device.Firewall{} }
+func (p *pluginFile) Firewall(bool) device.Firewall {
+	return device.Firewall{Envs: map[string]string{"VISIBLE": "none"}}
+}
 
 // Allocate implements plugins.Source.
 func (p *pluginFile) Allocate(context.Context, plugins.Claim) (inject.Addition, error) {
@@ -73,7 +75,7 @@ type filesNode struct {
 	running sync.WaitGroup
 	ctx     context.Context
 
-	mu        sync.Mutex
+	saying    sync.Mutex
 	conflicts []types.ResourceName
 	warnings  []string
 }
@@ -85,15 +87,15 @@ func startFiles(t *testing.T, directory string, k *registry, file *pluginFile) *
 	var err error
 	n.Files, err = NewFiles(FilesOptions{
 		Files: file, KubeletDir: k.directory, StateFile: filepath.Join(directory, FilesStateName),
-		Grants:    func() []grants.Allocation { return n.held },
+		Grants: func() []grants.Allocation { return n.held },
 		Conflicts: func(names []types.ResourceName) {
-			n.mu.Lock()
-			defer n.mu.Unlock()
+			n.saying.Lock()
+			defer n.saying.Unlock()
 			n.conflicts = names
 		},
 		Warn: func(err error) {
-			n.mu.Lock()
-			defer n.mu.Unlock()
+			n.saying.Lock()
+			defer n.saying.Unlock()
 			n.warnings = append(n.warnings, err.Error())
 		},
 		Clock: n.clock,
@@ -115,11 +117,13 @@ func startFiles(t *testing.T, directory string, k *registry, file *pluginFile) *
 
 // compares compares the node with a kubelet that has this.
 func (n *filesNode) compares(known map[types.ResourceName]devicemanager.KubeletHas) {
-	n.compare(n.ctx, known, func(types.ResourceName) bool { return n.hosted },
-		func(ctx context.Context, name types.ResourceName, claimed claim) {
-			p := &placeholder{resource: name, takeover: claimed, directory: n.kubelet.directory, grants: &fakeGrants{}}
-			n.running.Go(func() { p.run(ctx) })
-		})
+	n.compare(n.ctx, known, func(types.ResourceName) bool { return n.hosted }, n.register)
+}
+
+// register registers a placeholder.
+func (n *filesNode) register(ctx context.Context, name types.ResourceName, claimed claim) {
+	p := &placeholder{resource: name, takeover: claimed, directory: n.kubelet.directory, grants: &fakeGrants{}}
+	n.running.Go(func() { p.run(ctx) })
 }
 
 // offers waits until the node offers so many GPUs, and says why not if it offers none.
@@ -145,8 +149,8 @@ func (n *filesNode) offers(t *testing.T, count int64, why string) {
 
 // said returns the resources of the metric, and the warnings until now.
 func (n *filesNode) said() (conflicts []types.ResourceName, warnings []string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.saying.Lock()
+	defer n.saying.Unlock()
 	return n.conflicts, slices.Clone(n.warnings)
 }
 
@@ -181,6 +185,9 @@ func TestAPluginFileTakesTheResourceOverWhenTheKubeletsPluginHasLeft(t *testing.
 	if _, warnings := n.said(); len(warnings) != 1 || !n.KubeletCounts(gpu) {
 		t.Errorf("the warnings are %q; the kubelet counts: %v", warnings, n.KubeletCounts(gpu))
 	}
+	if walls, _ := n.manager.Firewalls(nil); len(walls) > 0 {
+		t.Errorf("containers lack what the kubelet gives them, by %v", walls)
+	}
 	if label, late := n.Late(cards); label != "gpus" || !late {
 		t.Error("a container that holds a device does not wait")
 	}
@@ -197,6 +204,9 @@ func TestAPluginFileTakesTheResourceOverWhenTheKubeletsPluginHasLeft(t *testing.
 	n.compares(knows(devicemanager.KubeletHas{}))
 	n.kubelet.has(t, gpu, map[string]bool{"kubecri-0": true, "kubecri-1": true})
 	n.offers(t, 2, "")
+	if walls, _ := n.manager.Firewalls(nil); len(walls) != 1 {
+		t.Errorf("containers are kept from devices by %v, want the file's rule", walls)
+	}
 	n.compares(knows(devicemanager.KubeletHas{}))
 	n.offers(t, 2, "")
 
@@ -221,9 +231,12 @@ func TestAPluginFileThatHasTakenAResourceOverHasItAgainAfterARestart(t *testing.
 	k.remember(t, []types.ResourceName{gpu}, checkpointEntry{"u", "main", gpu, map[string][]string{"-1": {"x"}},
 		placeholderAnswer(t)})
 	n = startFiles(t, directory, k, &pluginFile{})
+	n.mu.Lock()
+	n.place(n.ctx, n.register)
+	n.mu.Unlock()
+	k.has(t, gpu, map[string]bool{"kubecri-0": true, "kubecri-1": true, "x": true})
 	n.compares(knows(devicemanager.KubeletHas{}))
 	n.offers(t, 2, "")
-	k.has(t, gpu, map[string]bool{"kubecri-0": true, "kubecri-1": true, "x": true})
 
 	// The kubelet restarts, and then without a memory.
 	k.stop()

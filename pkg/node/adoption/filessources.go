@@ -12,6 +12,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -22,7 +23,7 @@ func (f *Files) Sources() (now []plugins.Source, loaded bool, changed <-chan str
 	defer f.mu.Unlock()
 	for _, source := range sources {
 		if state := f.withheld(source.State()); state != nil {
-			source = withheldSource{source, *state}
+			source = withheldSource{source, *state, f.isKubelets(*source.State().Info)}
 		}
 		now = append(now, source)
 	}
@@ -73,14 +74,33 @@ func (f *Files) Late(device types.ResourceName) (label string, late bool) {
 	return "", false
 }
 
+// isKubelets reports whether the kubelet has devices of one of the resources. The caller holds mu.
+func (f *Files) isKubelets(info types.NodeInfo) bool {
+	for name := range info.KubeCap {
+		if c := f.claims[name]; c != nil && c.kubelets {
+			return true
+		}
+	}
+	return false
+}
+
 // withheldSource is a source whose devices are not offered.
 type withheldSource struct {
 	plugins.Source
-	state plugins.State
+	state    plugins.State
+	kubelets bool // the kubelet has devices of its resources
 }
 
 // State implements [plugins.Source].
 func (s withheldSource) State() plugins.State { return s.state }
+
+// Firewall implements [plugins.Source]: what the kubelet gives containers is not taken away.
+func (s withheldSource) Firewall(holds bool) device.Firewall {
+	if s.kubelets {
+		return device.Firewall{}
+	}
+	return s.Source.Firewall(holds)
+}
 
 // Allocate implements [plugins.Source].
 func (s withheldSource) Allocate(context.Context, plugins.Claim) (inject.Addition, error) {

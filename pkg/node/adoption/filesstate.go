@@ -23,6 +23,8 @@ type filesState struct {
 	Taken []types.ResourceName `json:"taken"` // from the kubelet
 	// Devices are those of the plugin file that publishes a resource, or last did.
 	Devices map[types.ResourceName][]types.ResourceName `json:"devices"`
+	// Counts are how many it publishes, or last did.
+	Counts map[types.ResourceName]int64 `json:"counts"`
 }
 
 // readFilesState reads the state file. A missing one is empty.
@@ -39,7 +41,7 @@ func readFilesState(state *statefile.File) (content filesState, err error) {
 
 // save saves the state, if it has changed. The caller holds mu.
 func (f *Files) save(ctx context.Context) {
-	content := filesState{Taken: []types.ResourceName{}, Devices: f.devices}
+	content := filesState{Taken: []types.ResourceName{}, Devices: f.devices, Counts: f.counts}
 	for name, claimed := range f.claims {
 		if claimed.taken {
 			content.Taken = append(content.Taken, name)

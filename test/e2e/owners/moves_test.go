@@ -79,6 +79,8 @@ func TestGPUsMoveFromAPluginAtTheKubeletToAPluginFileAndBackWhilePodsRunAndArriv
 	expectOnce(ctx, t, arriving...)
 	start(t, func() error { return node.Kubelet.Restart(ctx) })
 	start(t, func() error { return node.Kubecri.Restart(ctx) })
+	// The kubelet has admitted its pods, and knows which are gone, when it runs another.
+	clustertest.RunPod(ctx, t, shared.Client, clustertest.IdlePod(namespace, "next", nil))
 	awaitOffer(ctx, t, vendors.GPUs, true)
 	clustertest.DeletePod(ctx, t, shared.Client, arriving[3])
 	arriving[3] = awaitReady(ctx, t, create("after-restarts"))
