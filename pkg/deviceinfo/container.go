@@ -210,14 +210,19 @@ func CheckContainers(pod *types.PodInfo) error {
 	return check("runningcontainer", pod.RunningContainers, false)
 }
 
+// FitsContainer reports whether this many device resources fit into a container's annotation for
+// certain, if no name is longer than so many bytes: a quantity has at most 19 digits, and the text
+// around it and the name has fewer than 16 bytes.
+func FitsContainer(resources, longest int) bool {
+	return 32+resources*(longest+19+16) <= MaxEncodedBytes
+}
+
 func checkContainer(field string, info types.ContainerInfo, init bool) error {
-	// An upper bound suffices for most containers: a quantity has at most 19 digits, and the text
-	// around it and the name has fewer than 16 bytes.
-	most := 32
+	longest := 0
 	for _, from := range info.AllocateFrom {
-		most += len(from) + 19 + 16
+		longest = max(longest, len(from))
 	}
-	if most <= MaxEncodedBytes {
+	if FitsContainer(len(info.AllocateFrom), longest) {
 		return nil
 	}
 	value, err := EncodeContainer(info, init)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -50,12 +51,37 @@ func (s *Set) Allocate(ctx context.Context, node *Node, request *request.Request
 		}
 		t = best.translation
 	}
-	allocated := t.named(request.Pod.Name, node.info.Name)
-	if best.placement != nil {
-		best.request.Apply(node.inventory.tree, best.placement, allocated)
-	}
+	best.translation = t
+	allocated := node.apply(best, request.Pod.Name)
 	if missing := unplaced(allocated); missing != "" {
 		return nil, errors.New(missing)
 	}
 	return allocated, nil
+}
+
+// apply returns what was translated and placed as an allocation on the node to a pod of that name.
+func (n *Node) apply(p placed, pod string) *types.PodInfo {
+	allocated := p.named(pod, n.info.Name)
+	if p.placement != nil {
+		p.request.Apply(n.inventory.tree, p.placement, allocated)
+	}
+	return allocated
+}
+
+// checkSize returns an error, for the events of a pod, if the devices that were chosen for one of its
+// containers do not fit into the container's annotation in the container runtime.
+func (n *Node) checkSize(p placed) error {
+	devices := 0
+	for _, list := range []map[string]types.ContainerInfo{p.Pod.InitContainers, p.Pod.RunningContainers} {
+		for _, info := range list {
+			devices += len(info.AllocateFrom)
+		}
+	}
+	if p.placement != nil {
+		devices += len(p.placement.Assigned)
+	}
+	if deviceinfo.FitsContainer(devices, n.inventory.longest) {
+		return nil
+	}
+	return deviceinfo.CheckContainers(n.apply(p, ""))
 }

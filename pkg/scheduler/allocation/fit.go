@@ -50,6 +50,7 @@ func (s *Set) FitWithin(ctx context.Context, node *Node, request *request.Reques
 	if err := node.missingFor(t); err != nil {
 		return Verdict{}, err
 	}
+	fitting := placed{translation: t}
 	left := s.remainder(t)
 	switch {
 	case left.err != nil:
@@ -75,6 +76,10 @@ func (s *Set) FitWithin(ctx context.Context, node *Node, request *request.Reques
 		total += unit(best.placement.Score)
 		voters++
 		cut, quality = best.placement.LimitHit, best.quality
+		fitting = best
+	}
+	if err := node.checkSize(fitting); err != nil {
+		return Verdict{Reasons: []string{err.Error()}, Unresolvable: true, TooLarge: true}, nil
 	}
 	return Verdict{Fits: true, Score: total / float64(max(1, voters)), Quality: quality, Cut: cut}, nil
 }

@@ -28,6 +28,8 @@ type Inventory struct {
 	counted   []types.ResourceName    // see counters
 	// anyDevices says that pods take the best devices of this node, see WithAllocatable.
 	anyDevices bool
+	// longest is the length of the longest name of a resource.
+	longest int
 	// byDevice has the names of the node's resources by device, whichever groups it is in.
 	byDevice func() map[deviceResource]types.ResourceName
 }

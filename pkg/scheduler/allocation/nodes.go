@@ -59,8 +59,12 @@ func (s *Set) AddNode(ctx context.Context, info *types.NodeInfo) (*Inventory, er
 	if err != nil {
 		return nil, err
 	}
+	longest := 0
+	for name := range info.Allocatable {
+		longest = max(longest, len(name))
+	}
 	return &Inventory{
-		info: info, tree: tree, missing: missing, devices: devices, allocated: allocated, read: read,
+		info: info, tree: tree, longest: longest, missing: missing, devices: devices, allocated: allocated, read: read,
 		counted: s.counters(tree), byDevice: sync.OnceValue(func() map[deviceResource]types.ResourceName {
 			return indexByDevice(info)
 		}),

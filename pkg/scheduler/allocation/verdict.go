@@ -20,6 +20,10 @@ type Verdict struct {
 	// Unresolvable says, for a pod that does not fit, that it would not fit if the node were empty
 	// either.
 	Unresolvable bool
+	// TooLarge says, for a pod that does not fit, that the devices of one of its containers do not
+	// fit into the container's annotation in the container runtime. Reasons say which, and how
+	// large they are.
+	TooLarge bool
 	// Score says how well the pod fits, from 0 to 1: the mean over the schedulers that gave one.
 	Score float64
 	// Quality says how good the devices are that plugins prefer for the pod on this node, from 0 to

@@ -6,9 +6,11 @@ package frameworkplugin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
@@ -41,9 +43,12 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 		code = fwk.UnschedulableAndUnresolvable
 	}
 	var status *fwk.Status
-	if found.Shortage != nil {
+	switch {
+	case found.Shortage != nil:
 		status = c.reasons.status(code, found.Shortage)
-	} else {
+	case found.TooLarge:
+		status = fwk.NewStatus(code, fmt.Sprintf("cannot serve pod %s: %s", klog.KObj(pod), found.Reasons[0]))
+	default:
 		status = fwk.NewStatus(code, slices.Clone(found.Reasons)...)
 	}
 	if text := p.untolerated(ctx, c, pod, nodeInfo); text != "" {

@@ -9,7 +9,13 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/kubeletplugin"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // The pods of a group are reserved one after another, from one snapshot, which shows none of them.
@@ -36,30 +42,58 @@ func TestThePodsOfAGroupAreGivenDifferentDevices(t *testing.T) {
 	}
 }
 
-// A container that could not carry its devices in the runtime must not be bound: the node would
-// refuse it for good.
-func TestAPodWaitsWhoseContainerHasMoreDevicesThanItCanCarry(t *testing.T) {
+// A pod of whose container the devices do not fit into its annotation in the runtime must not be
+// bound: the node would refuse it for good. Each node says so before one is chosen.
+func TestAPodFitsNowhereWhoseContainersDevicesDoNotFitIntoItsAnnotation(t *testing.T) {
 	var gpus []string
 	for i := range 100 {
 		gpus = append(gpus, fmt.Sprintf("GPU-%0100d", i))
 	}
-	f := newFixture(t, []*v1.Node{newNode("n", gpus...)})
-	f.reserve(newPod("few", 10), "n")
-
-	pod := newPod("many", 90)
-	state, status := f.fit(pod, "n")
-	if !status.IsSuccess() {
-		t.Fatal(status)
+	hosted := types.NewNodeInfoWithName("hosted")
+	hosted.Capacity["intel.com/qat"], hosted.Allocatable["intel.com/qat"] = 90, 90
+	for i := range 90 {
+		name, err := kubeletdevice.Name(kubeletdevice.Device{Resource: "intel.com/qat", ID: fmt.Sprintf("%045d", i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hosted.Capacity[name], hosted.Allocatable[name] = 1, 1
 	}
-	status = f.framework.RunReservePluginsReserve(t.Context(), state, assumed(pod, "n"), "n")
-	if status.Code() != fwk.Unschedulable {
-		t.Fatalf("Reserve says %v, want that the pod waits", status)
+	annotation, err := deviceinfo.EncodeNode(hosted)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, want := range []string{`runningcontainer["main"]`, "bytes in the container runtime", "at most 7168"} {
-		if !strings.Contains(status.Message(), want) {
-			t.Errorf("the reason does not have %q: %s", want, status.Message())
+	qat := newNode("qat")
+	qat.Annotations[deviceinfo.Annotation] = annotation
+	ours := newFixture(t, []*v1.Node{newNode("n", gpus...), newNode("other", gpus...)})
+	kubelets := newFixtureOf(t, kubeletplugin.New(), []*v1.Node{qat})
+	devices := func(name string, count int64) *v1.Pod {
+		pod := newPod(name, 0)
+		quantity := v1.ResourceList{"intel.com/qat": *resource.NewQuantity(count, resource.DecimalSI)}
+		pod.Spec.Containers[0].Resources.Requests = quantity
+		return pod
+	}
+	for _, test := range []struct {
+		*fixture
+		pod   *v1.Pod
+		nodes []string
+	}{
+		{ours, newPod("many", 90), []string{"n", "other"}}, {kubelets, devices("eighty", 80), []string{"qat"}},
+	} {
+		for _, node := range test.nodes {
+			_, status := test.fit(test.pod, node)
+			if status.Code() != fwk.UnschedulableAndUnresolvable {
+				t.Fatalf("pod %s fits on %s: %v", test.pod.Name, node, status)
+			}
+			for _, want := range []string{
+				"cannot serve pod default/" + test.pod.Name, `runningcontainer["main"]`, "bytes in the container runtime",
+				"at most 7168 are allowed: request fewer devices in one container",
+			} {
+				if !strings.Contains(status.Message(), want) {
+					t.Errorf("the reason does not have %q: %s", want, status.Message())
+				}
+			}
 		}
 	}
-	f.framework.RunReservePluginsUnreserve(t.Context(), state, assumed(pod, "n"), "n")
-	f.reserve(newPod("others", 20), "n") // nothing is kept for the pod that waits
+	ours.reserve(newPod("few", 10), "n")
+	kubelets.reserve(devices("seventy", 70), "qat")
 }
