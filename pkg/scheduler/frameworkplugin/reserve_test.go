@@ -50,9 +50,9 @@ func TestAPodFitsNowhereWhoseContainersDevicesDoNotFitIntoItsAnnotation(t *testi
 		gpus = append(gpus, fmt.Sprintf("GPU-%0100d", i))
 	}
 	hosted := types.NewNodeInfoWithName("hosted")
-	hosted.Capacity["intel.com/qat"], hosted.Allocatable["intel.com/qat"] = 90, 90
+	hosted.Capacity["vendor.example/qat"], hosted.Allocatable["vendor.example/qat"] = 90, 90
 	for i := range 90 {
-		name, err := kubeletdevice.Name(kubeletdevice.Device{Resource: "intel.com/qat", ID: fmt.Sprintf("%045d", i)})
+		name, err := kubeletdevice.Name(kubeletdevice.Device{Resource: "vendor.example/qat", ID: fmt.Sprintf("%045d", i)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +68,7 @@ func TestAPodFitsNowhereWhoseContainersDevicesDoNotFitIntoItsAnnotation(t *testi
 	kubelets := newFixtureOf(t, kubeletplugin.New(), []*v1.Node{qat})
 	devices := func(name string, count int64) *v1.Pod {
 		pod := newPod(name, 0)
-		quantity := v1.ResourceList{"intel.com/qat": *resource.NewQuantity(count, resource.DecimalSI)}
+		quantity := v1.ResourceList{"vendor.example/qat": *resource.NewQuantity(count, resource.DecimalSI)}
 		pod.Spec.Containers[0].Resources.Requests = quantity
 		return pod
 	}
