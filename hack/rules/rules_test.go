@@ -111,7 +111,8 @@ var mayImport = map[string][]string{
 	},
 	"pkg/scheduler/pluginhost": {"pkg/plugincall", "pkg/request", "pkg/sdk"},
 	"pkg/scheduler/allocation": {
-		"pkg/scheduler/pluginhost", "pkg/cache", "pkg/grouptree", "pkg/pluginload", "pkg/request", "pkg/sdk",
+		"pkg/scheduler/pluginhost", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/pluginload", "pkg/request",
+		"pkg/sdk",
 	},
 	"pkg/scheduler/kubeletplugin": {
 		"pkg/scheduler/allocation", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/sdk",

@@ -91,9 +91,9 @@ func (a *Admission) refuseHeld(r *request) error {
 	}
 	for _, requested := range r.spec.Requests[r.container] {
 		if holder := a.Holder(requested, r.uid); holder != "" {
-			return later(fmt.Errorf("container %q requests %s, which a device plugin at the kubelet serves now, and pod %s "+
-				"holds a device of it by a plugin file of kubecri: the kubelet may have given it to both; the container "+
-				"starts when no such pod is left", r.container, requested, holder))
+			return later(fmt.Errorf("container %q requests %s, which a device plugin at the kubelet serves now, and "+
+				"pod %s holds a device of it by a plugin file of kubecri: the kubelet may have given it to both; the "+
+				"container starts when no such pod is left", r.container, requested, holder))
 		}
 	}
 	return nil

@@ -106,7 +106,7 @@ func (c *Controller) takeOver(ctx context.Context) {
 }
 
 // withHeldByFiles returns what is withheld and all devices of resources of which pods hold devices
-// by a plugin file, whatever their names are: which ones they are is not known.
+// by a plugin file, under other names: which ones these are is not known.
 func (c *Controller) withHeldByFiles(withheld map[types.ResourceName]string) map[types.ResourceName]string {
 	if c.Files == nil {
 		return withheld
@@ -125,8 +125,8 @@ func (c *Controller) withHeldByFiles(withheld map[types.ResourceName]string) map
 			if all == nil {
 				all = map[types.ResourceName]string{}
 			}
-			all[name] = fmt.Sprintf("pod %s holds a device of %s by a plugin file, which has it by another name; delete "+
-				"the pods that do", holder, state.Resource)
+			all[name] = fmt.Sprintf("pod %s holds a device of %s by a plugin file, which has it by another name; "+
+				"delete the pods that do", holder, state.Resource)
 		}
 	}
 	return all

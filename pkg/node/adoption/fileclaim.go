@@ -42,8 +42,8 @@ func (f *Files) newClaim(name types.ResourceName) *fileClaim {
 	return c
 }
 
-// endClaim ends what the kubelet has from this program by a claim, which may be nil, and returns the
-// claim that takes its place. The caller holds mu.
+// endClaim ends what the kubelet has from this program by a claim, which may be nil, and returns
+// the claim that takes its place. The caller holds mu.
 func (f *Files) endClaim(ctx context.Context, c *fileClaim) *fileClaim {
 	if c == nil || !c.taken {
 		return c

@@ -39,7 +39,8 @@ const (
 	connectInterval = 50 * time.Millisecond
 )
 
-// claim is a resource that the kubelet is to have from this program. *devicemanager.Takeover is one.
+// claim is a resource that the kubelet is to have from this program. *devicemanager.Takeover is
+// one.
 type claim interface {
 	// Ended returns a channel that is closed when the kubelet is not to have it any more.
 	Ended() <-chan struct{}

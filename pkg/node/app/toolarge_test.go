@@ -57,6 +57,7 @@ func TestAPluginThatTellsTooMuchIsToldOnTheNodeAndInHealth(t *testing.T) {
 	n.events.sendTo(client)
 	n.running.Go(func() { n.files.Run(ctx) })
 	n.running.Go(func() { n.plugins.Run(ctx) })
+	n.running.Go(func() { n.adoption.Run(ctx) })
 	n.running.Go(func() { n.followInventory(ctx) })
 	select {
 	case event := <-sent:

@@ -45,7 +45,8 @@ func (c *conflict) Error() string {
 	}
 }
 
-// ErrConflict says that a resource which is served here is the kubelet's, too, which has this of it.
+// ErrConflict says that a resource which is served here is the kubelet's, too, which has this of
+// it.
 func ErrConflict(resource types.ResourceName, has KubeletHas) error { return &conflict{resource, has} }
 
 // conflictOf returns the conflict of a resource, or nil.

@@ -56,8 +56,8 @@ func FromKubelet(socket, checkpoint string) KubeletResources {
 	}
 }
 
-// addHoldings adds to known what pods hold by the kubelet's checkpoint, which may have pods that are
-// gone.
+// addHoldings adds to known what pods hold by the kubelet's checkpoint, which may have pods that
+// are gone.
 func addHoldings(state kubeletstate.State, known map[types.ResourceName]KubeletHas) {
 	for _, holding := range state.Holdings {
 		has := known[holding.Resource]

@@ -138,7 +138,10 @@ func (m *Manager) Contest(excluded func(types.ResourceName) bool) []types.Resour
 	defer m.mu.Unlock()
 	var found []types.ResourceName
 	for name, r := range m.resources {
-		if !excluded(name) && r.ownership == other && r.presence == serving && r.conflict != nil && r.conflict.Device == "" &&
+		if excluded(name) {
+			continue
+		}
+		if r.ownership == other && r.presence == serving && r.conflict != nil && r.conflict.Device == "" &&
 			m.options.Clock.Since(r.rivalSeen) >= RivalInterval {
 			m.move(r, adopting)
 			found = append(found, name)

@@ -51,8 +51,8 @@ type State struct {
 	Serving bool
 	// Err says what is wrong with the source, if anything. It names the source.
 	Err error
-	// Withheld says why the source's devices are another's for now, if they are. Info has none then,
-	// and the source is not unwell: the inventory is complete without them.
+	// Withheld says why the source's devices are another's for now, if they are. Info has none
+	// then, and the source is not unwell: the inventory is complete without them.
 	Withheld error
 	// Remark says what is odd about the source and costs nothing, if anything. It names the source.
 	Remark error

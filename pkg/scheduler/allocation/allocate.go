@@ -68,8 +68,8 @@ func (n *Node) apply(p placed, pod string) *types.PodInfo {
 	return allocated
 }
 
-// checkSize returns an error, for the events of a pod, if the devices that were chosen for one of its
-// containers do not fit into the container's annotation in the container runtime.
+// checkSize returns an error, for the events of a pod, if the devices that were chosen for one of
+// its containers do not fit into the container's annotation in the container runtime.
 func (n *Node) checkSize(p placed) error {
 	devices := 0
 	for _, list := range []map[string]types.ContainerInfo{p.Pod.InitContainers, p.Pod.RunningContainers} {

@@ -52,7 +52,8 @@ func TestAPodFitsNowhereWhoseContainersDevicesDoNotFitIntoItsAnnotation(t *testi
 	hosted := types.NewNodeInfoWithName("hosted")
 	hosted.Capacity["vendor.example/qat"], hosted.Allocatable["vendor.example/qat"] = 90, 90
 	for i := range 90 {
-		name, err := kubeletdevice.Name(kubeletdevice.Device{Resource: "vendor.example/qat", ID: fmt.Sprintf("%045d", i)})
+		device := kubeletdevice.Device{Resource: "vendor.example/qat", ID: fmt.Sprintf("%045d", i)}
+		name, err := kubeletdevice.Name(device)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +86,8 @@ func TestAPodFitsNowhereWhoseContainersDevicesDoNotFitIntoItsAnnotation(t *testi
 				t.Fatalf("pod %s fits on %s: %v", test.pod.Name, node, status)
 			}
 			for _, want := range []string{
-				"cannot serve pod default/" + test.pod.Name, `runningcontainer["main"]`, "bytes in the container runtime",
+				"cannot serve pod default/" + test.pod.Name, `runningcontainer["main"]`,
+				"bytes in the container runtime",
 				"at most 7168 are allowed: request fewer devices in one container",
 			} {
 				if !strings.Contains(status.Message(), want) {

@@ -46,7 +46,7 @@ func TestGPUsMoveFromAPluginAtTheKubeletToAPluginFileAndBackWhilePodsRunAndArriv
 	// Both claim the GPUs: the kubelet's plugin serves.
 	start(t, func() error { return os.Symlink(built, file) })
 	start(t, func() error { return node.Kubecri.Restart(ctx) })
-	awaitConflict(ctx, t, "resource nvidia.com/gpu is registered with the kubelet, too")
+	awaitReadiness(ctx, t, "resource nvidia.com/gpu is registered with the kubelet, too")
 	clustertest.AwaitMetric(ctx, t, node, `kubecri_resource_conflicts{resource="nvidia.com/gpu"} 1`)
 	awaitEvent(ctx, t, "registered with the kubelet, too")
 	both := awaitReady(ctx, t, create("both"))
@@ -64,7 +64,7 @@ func TestGPUsMoveFromAPluginAtTheKubeletToAPluginFileAndBackWhilePodsRunAndArriv
 	}
 	start(t, func() error { return node.Kubelet.Restart(ctx) })
 	clustertest.DeletePod(ctx, t, shared.Client, both)
-	awaitConflict(ctx, t, "pod "+namespace+"/old holds a device of nvidia.com/gpu")
+	awaitReadiness(ctx, t, "pod "+namespace+"/old holds a device of nvidia.com/gpu")
 	for _, pod := range arriving {
 		clustertest.AwaitPod(ctx, t, shared.Client, pod, "to find no node", kube.Unschedulable)
 	}
@@ -77,8 +77,9 @@ func TestGPUsMoveFromAPluginAtTheKubeletToAPluginFileAndBackWhilePodsRunAndArriv
 		arriving[i] = awaitReady(ctx, t, pod)
 	}
 	expectOnce(ctx, t, arriving...)
-	start(t, func() error { return node.Kubelet.Restart(ctx) })
 	start(t, func() error { return node.Kubecri.Restart(ctx) })
+	awaitReadiness(ctx, t, "[+]plugins ok")
+	start(t, func() error { return node.Kubelet.Restart(ctx) })
 	// The kubelet has admitted its pods, and knows which are gone, when it runs another.
 	clustertest.RunPod(ctx, t, shared.Client, clustertest.IdlePod(namespace, "next", nil))
 	awaitOffer(ctx, t, vendors.GPUs, true)
@@ -137,14 +138,14 @@ func awaitOffer(ctx context.Context, t *testing.T, count int64, annotated bool) 
 	}
 }
 
-// awaitConflict waits until the node's kubecri is not ready and says why.
-func awaitConflict(ctx context.Context, t *testing.T, why string) {
+// awaitReadiness waits until the readiness of the node's kubecri says something.
+func awaitReadiness(ctx context.Context, t *testing.T, what string) {
 	t.Helper()
 	for {
-		if answer, err := node.Get(ctx, "/readyz?verbose"); err == nil && strings.Contains(answer, why) {
+		if answer, err := node.Get(ctx, "/readyz?verbose"); err == nil && strings.Contains(answer, what) {
 			return
 		}
-		clustertest.Pause(ctx, t, "readiness to say "+why)
+		clustertest.Pause(ctx, t, "readiness to say "+what)
 	}
 }
 
