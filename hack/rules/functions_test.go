@@ -95,7 +95,7 @@ var functionFields = map[string]map[string]string{
 		"pkg/node/devicemanager": "Options.KubeletResources",
 		"pkg/node/failover":      "Options.Take",
 		"pkg/node/firewall":      "Container.Own Options.KubeletServes",
-		"pkg/node/nri":           "Options.Prepare Options.Settings Registration.prepare Registration.settings",
+		"pkg/node/nri":           "Options.Listable Options.Settings Registration.listable Registration.settings",
 		"pkg/node/nrifront":      "Options.Since",
 		"pkg/node/seals":         "Agreement.stated",
 		"pkg/node/podresources": "Devices.Extended Devices.Replaces Options.Devices Options.Grants alphaLister.now " +

@@ -64,13 +64,12 @@ type Options struct {
 type Registration struct {
 	socket   string
 	handler  Handler
-	prepare  func(context.Context) error
 	listable func(context.Context) error
 	settings func(context.Context) (Settings, error)
 
 	mu         sync.Mutex
 	registered bool
-	blocked    error // why there is no connection, by prepare
+	blocked    error // why there is no connection, by prepared
 	known      bool  // since the connection to the runtime that there is, or was last
 	enforced   bool
 	reason     string // where it is known from, or why it is not
@@ -85,10 +84,6 @@ func New(options Options) *Registration {
 	}
 	if r.listable == nil {
 		r.listable = func(context.Context) error { return nil }
-	}
-	r.prepare = r.listable
-	if r.handler != nil {
-		r.prepare = r.handler.Prepare
 	}
 	return r
 }
@@ -173,7 +168,11 @@ func (r *Registration) Run(ctx context.Context) {
 
 // prepared returns why there must be no connection now.
 func (r *Registration) prepared(ctx context.Context) error {
-	err := r.prepare(ctx)
+	prepare := r.listable
+	if r.handler != nil {
+		prepare = r.handler.Prepare
+	}
+	err := prepare(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.blocked = err
