@@ -52,9 +52,9 @@ type Options struct {
 	Socket string
 	// Handler handles the runtime's requests; nil if kubecri is only to be there.
 	Handler Handler
-	// Listable returns why the runtime cannot be expected to send its list of containers to a plugin
-	// that registers, or nil. It is called before each connection for which Handler.Prepare is not.
-	// Nil stands for a runtime that can in any case.
+	// Listable returns why the runtime cannot be expected to send its list of containers to a
+	// plugin that registers, or nil. It is called before each connection for which Handler.Prepare
+	// is not. Nil stands for a runtime that can in any case.
 	Listable func(context.Context) error
 	// Settings reads the runtime's configuration; nil if it cannot be read.
 	Settings func(context.Context) (Settings, error)

@@ -109,7 +109,8 @@ func largestOfLargestNamespace(list []nrilist.Sandbox) (largest int) {
 	}
 	for i, s := range list {
 		best := list[largest]
-		if own, most := sums[s.GetNamespace()], sums[best.GetNamespace()]; own > most || own == most && s.Size > best.Size {
+		own, most := sums[s.GetNamespace()], sums[best.GetNamespace()]
+		if own > most || own == most && s.Size > best.Size {
 			largest = i
 		}
 	}

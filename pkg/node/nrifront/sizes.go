@@ -13,8 +13,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/nribound"
 )
 
-// sizes has the encoded sizes, in bytes, of the runtime's sandboxes, and of its containers that have
-// not ended. All methods are safe for concurrent use.
+// sizes has the encoded sizes, in bytes, of the runtime's sandboxes, and of its containers that
+// have not ended. All methods are safe for concurrent use.
 type sizes struct {
 	mu         sync.Mutex
 	sandboxes  map[string]int           // by ID
