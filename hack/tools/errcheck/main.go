@@ -11,7 +11,8 @@
 //
 //	defer file.Close() //nolint:errcheck // opened for reading
 //
-// Some functions need no reason, see exempt. A directive without a reason, for another linter, or where no error is dropped, is reported too.
+// Some functions need no reason, see exempt. A directive without a reason, for another linter, or
+// where no error is dropped, is reported too.
 package main
 
 import (
@@ -74,8 +75,8 @@ func run(pass *analysis.Pass) (any, error) {
 			directives[i].used = true
 			continue
 		}
-		pass.Reportf(positionOf(pass, found.Pos), "the error of %s is dropped: return it, log it, or say why not after "+
-			"//nolint:errcheck //", cmp.Or(found.SelectorName, found.FuncName, "a function"))
+		pass.Reportf(positionOf(pass, found.Pos), "the error of %s is dropped: return it, log it, or say why not "+
+			"after //nolint:errcheck //", cmp.Or(found.SelectorName, found.FuncName, "a function"))
 	}
 	for _, d := range directives {
 		switch {
@@ -115,8 +116,8 @@ func positionOf(pass *analysis.Pass, at token.Position) token.Pos {
 	return token.NoPos
 }
 
-// directivesOf returns the directives of a file. One that follows code allows its own line, one on a
-// line of its own the next.
+// directivesOf returns the directives of a file. One that follows code allows its own line, one on
+// a line of its own the next.
 func directivesOf(files *token.FileSet, file *ast.File) []*directive {
 	code := map[line]bool{} // the lines on which code ends, before any comment
 	ast.Inspect(file, func(node ast.Node) bool {

@@ -59,10 +59,7 @@ func (r *result) exceeded() error {
 
 // print writes the table.
 func (r *result) print(to io.Writer) error {
-	if _, err := fmt.Fprintf(to, "What pods cost at worst, in ms of CPU time, compared with an ordinary pod; seed %d.\n\n",
-		r.Seed); err != nil {
-		return err
-	}
+	fmt.Fprintf(to, "What pods cost at worst, in ms of CPU time, compared with an ordinary pod; seed %d.\n\n", r.Seed)
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "machine\tpart\tordinary\tworst\tmore\tbound\tholds\tupstream\tpods\tthe worst pod")
 	for i := range r.Rows {
