@@ -118,8 +118,9 @@ func TestAnImageKeepsVariablesOfLittleMemoryAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if size := nribound.ContainerContents(&api.Container{Env: test.variables}).Total(); image.VariablesSize != size {
-			t.Errorf("%s: %d bytes, want %d", name, image.VariablesSize, size)
+		want := nribound.ContainerContents(&api.Container{Env: test.variables}).Total()
+		if got := image.VariablesSize; got != want {
+			t.Errorf("%s: %d bytes, want %d", name, got, want)
 		}
 		if image.VariablesLeftOut != test.leftOut || (len(image.Variables) == 0) != test.leftOut {
 			t.Errorf("%s: left out %v, %d variables", name, image.VariablesLeftOut, len(image.Variables))
