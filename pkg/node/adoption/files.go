@@ -242,8 +242,8 @@ func (f *Files) check(
 	case holder != "":
 		f.endClaim(ctx, c)
 		return fmt.Errorf("pod %s holds a device of %s by a device plugin that registered with kubecri, and a plugin "+
-			"file has the same devices by other names: the file offers them when no pod holds one; delete these pods, or "+
-			"keep one of the two plugins from this node", holder, name)
+			"file has the same devices by other names: the file offers them when no pod holds one; delete these pods, "+
+			"or keep one of the two plugins from this node", holder, name)
 	case hosted:
 		f.endClaim(ctx, c)
 		return fmt.Errorf("a device plugin of %s that registered with kubecri serves it, and a plugin file has the "+
