@@ -8,8 +8,6 @@ package owners
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -33,34 +31,29 @@ var (
 	built, file string
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, furnish, use)) }
 
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "owners-")
-	if err != nil {
-		return fail(err)
+// machine is the node's simulated hardware.
+var machine *vendors.Machine
+
+// furnish returns the options of a cluster whose node has the hardware.
+func furnish(dir string) (options cluster.Options, err error) {
+	if options, err = clustertest.Options("e2e-owners", 1); err != nil {
+		return options, err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // files of no value in the directory for such
-	options, err := clustertest.Options("e2e-owners", 1)
-	if err != nil {
-		return fail(err)
-	}
-	if _, skipped := clustertest.Skipped(); !skipped {
-		if err := clustertest.Build(context.Background(), options.Programs, binaries.DevicePlugins); err != nil {
-			return fail(err)
-		}
+	if err := clustertest.Build(context.Background(), options.Programs, binaries.DevicePlugins); err != nil {
+		return options, err
 	}
 	library, err := nvmltest.BuildIn(context.Background(), dir, vendors.NVML())
 	if err != nil {
-		return fail(err)
+		return options, err
 	}
-	machine, err := vendors.NewMachine(dir, library.Path)
-	if err != nil {
-		return fail(err)
+	if machine, err = vendors.NewMachine(dir, library.Path); err != nil {
+		return options, err
 	}
 	root, err := checkout.Root()
 	if err != nil {
-		return fail(err)
+		return options, err
 	}
 	plugins := filepath.Join(dir, "plugins")
 	built = filepath.Join(root, "_output", "plugins", "device", "nvidiagpu.so")
@@ -69,26 +62,16 @@ func run(m *testing.M) int {
 	options.Nodes[0].Kubecri.Args = []string{"--cridevices=" + plugins}
 	options.Nodes[0].Kubecri.Env = []string{"LD_LIBRARY_PATH=" + dir}
 	options.Visible = append(options.Visible, dir)
-	if err := os.Mkdir(plugins, 0o755); err != nil {
-		return fail(err)
-	}
-	var furnished error
-	code := clustertest.Run(m, options, func(c *cluster.Cluster) {
-		shared, node = c, c.Nodes[0]
-		plugin := machine.Plugin(vendors.NVIDIA)
-		nvidia = node.NewComponent("nvidia", cluster.Program{
-			Path: plugin.Path(c.Programs()), Args: plugin.Args, Env: plugin.Env,
-			Mounts: []sandbox.Mount{{Source: machine.Sys(), Target: "/sys"}},
-		})
-		furnished = node.Sandbox().Do(func() error { return machine.MakeNodes("/dev") })
-	})
-	if furnished != nil {
-		return fail(errors.Join(furnished))
-	}
-	return code
+	return options, os.Mkdir(plugins, 0o755)
 }
 
-func fail(err error) int {
-	fmt.Fprintln(os.Stderr, "FAIL:", err)
-	return 1
+// use prepares NVIDIA's plugin and the device nodes on the cluster's node.
+func use(c *cluster.Cluster) error {
+	shared, node = c, c.Nodes[0]
+	plugin := machine.Plugin(vendors.NVIDIA)
+	nvidia = node.NewComponent("nvidia", cluster.Program{
+		Path: plugin.Path(c.Programs()), Args: plugin.Args, Env: plugin.Env,
+		Mounts: []sandbox.Mount{{Source: machine.Sys(), Target: "/sys"}},
+	})
+	return node.Sandbox().Do(func() error { return machine.MakeNodes("/dev") })
 }
