@@ -210,7 +210,8 @@ func (p *Placer) endContainer(k int) bool {
 }
 
 // taken reports whether an earlier group of the container has instance x, and group g, which is
-// different, must have another one. The groups before g in canonical order, except those that g is in, are placed.
+// different, must have another one. The groups before g in canonical order, except those that g is
+// in, are placed.
 func (p *Placer) taken(g, x int32) bool {
 	grp := &p.req.groups[g]
 	for h := g - 1; h >= 0 && p.req.groups[h].parent >= 0; h-- {
