@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/config"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/whatif"
 )
 
 // enableByDefault enables the plugin in every profile of every scheduler configuration that this
@@ -51,8 +52,13 @@ type configuration struct {
 // lastRead is the configuration that this process has read last.
 var lastRead atomic.Pointer[configuration]
 
-// configuredProfiles returns the profiles of the scheduler's configuration.
-func configuredProfiles() ([]schedulerconfig.KubeSchedulerProfile, error) {
+// configured is the scheduler's configuration.
+type configured struct{}
+
+var _ whatif.Profiles = configured{}
+
+// Profiles implements whatif.Profiles.
+func (configured) Profiles() ([]schedulerconfig.KubeSchedulerProfile, error) {
 	read := lastRead.Load()
 	if read == nil {
 		return nil, errors.New("no scheduler configuration was read yet")

@@ -37,7 +37,7 @@ profiles:
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		got, err := configuredProfiles()
+		got, err := configured{}.Profiles()
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

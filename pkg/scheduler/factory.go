@@ -121,9 +121,9 @@ func start(
 			States:     shared.Nodes(),
 			NodeLister: core.Nodes().Lister(),
 			PodLister:  core.Pods().Lister(),
-			PodsOn:     shared.PodsOn,
+			Bound:      shared,
 		},
-		Placement: whatif.New(ctx, shared, handle, configuredProfiles).Handler(),
+		Placement: whatif.New(ctx, shared, handle, configured{}).Handler(),
 		Client:    handle.ClientSet(),
 		Pods:      core.Pods().Lister(),
 		Synced:    []cache.InformerSynced{core.Nodes().Informer().HasSynced, core.Pods().Informer().HasSynced},
@@ -152,6 +152,26 @@ func openSeals(ctx context.Context, path string, set *seal.Mode) (frameworkplugi
 	return frameworkplugin.Seals{Keys: keys, Mode: mode}, nil
 }
 
+// knowledge is what the plugin knows of the cluster. It is safe for concurrent use.
+type knowledge struct {
+	shared *frameworkplugin.Shared
+
+	mu    sync.Mutex
+	since time.Time // zero before the first call that found the plugin synced
+}
+
+var _ readapi.Knowledge = (*knowledge)(nil)
+
+// CompleteSince implements readapi.Knowledge.
+func (k *knowledge) CompleteSince() time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.since.IsZero() && k.shared.Synced() {
+		k.since = time.Now()
+	}
+	return k.since
+}
+
 // startFailover answers nodes that ask for other devices for pods that run. Without keys there is
 // nothing by which a node could know the answer.
 func startFailover(
@@ -161,19 +181,10 @@ func startFailover(
 		return nil
 	}
 	core := handle.SharedInformerFactory().Core().V1()
-	var mu sync.Mutex
-	var since time.Time
-	complete := func() time.Time {
-		mu.Lock()
-		defer mu.Unlock()
-		if since.IsZero() && shared.Synced() {
-			since = time.Now()
-		}
-		return since
-	}
 	engine := failover.New(failover.Options{
-		Schedulers: schedulers, Nodes: shared.Nodes(), NodeLister: core.Nodes().Lister(), PodsOn: shared.PodsOn,
-		Client: handle.ClientSet(), Keys: keys, Recorder: handle.EventRecorder(), Leads: readapi.Leads(complete),
+		Schedulers: schedulers, Nodes: shared.Nodes(), NodeLister: core.Nodes().Lister(), Pods: shared,
+		Client: handle.ClientSet(), Keys: keys, Recorder: handle.EventRecorder(),
+		Leadership: readapi.NewLeadership(&knowledge{shared: shared}),
 	})
 	if err := engine.Follow(core.Nodes().Informer()); err != nil {
 		return fmt.Errorf("follow nodes that ask for other devices: %w", err)

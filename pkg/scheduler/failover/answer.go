@@ -104,7 +104,7 @@ func (e *Engine) choose(
 ) (*sdk.PodInfo, error) {
 	done := e.Nodes.Placing()
 	defer done()
-	pods := func() ([]*v1.Pod, error) { return e.PodsOn(node.Name) }
+	pods := func() ([]*v1.Pod, error) { return e.Pods.PodsOn(node.Name) }
 	err := errors.New("the node names no container of the pod")
 	for _, container := range want.Containers {
 		var vacancy *nodestate.Vacancy

@@ -51,19 +51,29 @@ const (
 	requestTimeout = 10 * time.Second
 )
 
+// Pods knows the pods of nodes. *frameworkplugin.Shared implements it.
+type Pods interface {
+	// PodsOn returns the pods that are bound to a node.
+	PodsOn(nodeName string) ([]*v1.Pod, error)
+}
+
+// Leadership knows whether this scheduler leads. *readapi.Leadership implements it.
+type Leadership interface {
+	// Leads reports whether this scheduler leads: standbys answer nothing.
+	Leads() bool
+}
+
 // Options configure an Engine.
 type Options struct {
 	Schedulers *allocation.Set
 	Nodes      *nodestate.Cache
 	NodeLister corelisters.NodeLister
-	// PodsOn returns the pods that are bound to a node.
-	PodsOn func(nodeName string) ([]*v1.Pod, error)
-	Client kubernetes.Interface
+	Pods       Pods
+	Client     kubernetes.Interface
 	// Keys sign and verify allocations.
-	Keys     *seal.File
-	Recorder events.EventRecorder
-	// Leads reports whether this scheduler leads: standbys answer nothing.
-	Leads func() bool
+	Keys       *seal.File
+	Recorder   events.EventRecorder
+	Leadership Leadership
 }
 
 // Engine answers nodes. One goroutine runs it.
@@ -159,10 +169,10 @@ func (e *Engine) sync(ctx context.Context, name string) (again time.Duration) {
 		return again
 	}
 	sooner(retryInterval)
-	if !e.Leads() {
+	if !e.Leadership.Leads() {
 		return again
 	}
-	pods, err := e.PodsOn(name)
+	pods, err := e.Pods.PodsOn(name)
 	if err != nil {
 		return again
 	}
@@ -182,7 +192,7 @@ func (e *Engine) sync(ctx context.Context, name string) (again time.Duration) {
 // reservation for a changed pod lasts until the informer shows the change: until then the devices
 // would seem free.
 func (e *Engine) release(node string, now time.Time) (again time.Duration) {
-	pods, err := e.PodsOn(node)
+	pods, err := e.Pods.PodsOn(node)
 	if err != nil {
 		return retryInterval
 	}

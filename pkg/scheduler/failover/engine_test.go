@@ -267,6 +267,20 @@ func TestRetriesAPodThatChangedMeanwhile(t *testing.T) {
 	}
 }
 
+// growing are the pods of a node to which pods are bound while the engine answers it.
+type growing struct {
+	before, now []*v1.Pod
+	lists       int
+}
+
+// PodsOn implements Pods.
+func (g *growing) PodsOn(string) ([]*v1.Pod, error) {
+	if g.lists++; g.lists <= 2 { // for expired reservations, and for the node's request
+		return g.before, nil
+	}
+	return g.now, nil
+}
+
 // Pods are bound while the engine answers a node. Their reservations become their devices.
 func TestPodBoundMeanwhileKeepsItsDevices(t *testing.T) {
 	f := newFixture(t)
@@ -274,18 +288,12 @@ func TestPodBoundMeanwhileKeepsItsDevices(t *testing.T) {
 	f.holder("q", 0, map[string]string{"main": "B"})
 	f.breaks("A", replacement("p", 0, "main"))
 	late := f.holder("late", 0, map[string]string{"main": "C D"})
-	before, now := f.pods[:2], f.pods
-	lists := 0
-	f.engine.PodsOn = func(string) ([]*v1.Pod, error) {
-		if lists++; lists <= 2 { // for expired reservations, and for the node's request
-			return before, nil
-		}
-		return now, nil
-	}
+	lists := &growing{before: f.pods[:2], now: f.pods}
+	f.engine.Pods = lists
 	f.engine.sync(t.Context(), "n")
 	f.want("the container", f.has("p", "main"), "A, generation 0")
-	if lists < 3 {
-		t.Errorf("pods such as %s are listed %d times", late.Name, lists)
+	if lists.lists < 3 {
+		t.Errorf("pods such as %s are listed %d times", late.Name, lists.lists)
 	}
 }
 

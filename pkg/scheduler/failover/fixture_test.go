@@ -106,21 +106,26 @@ func newFixture(t *testing.T) *fixture {
 	states.Enforce(keys.Verifier())
 	f.engine = New(Options{
 		Schedulers: set, Nodes: states, NodeLister: lister, Client: f.client, Keys: keys, Recorder: f.events,
-		PodsOn: func(node string) (pods []*v1.Pod, _ error) {
-			for _, pod := range f.pods {
-				if pod.Spec.NodeName == node {
-					pods = append(pods, pod)
-				}
-			}
-			return pods, nil
-		},
-		Leads: func() bool { return f.leads },
+		Pods: f, Leadership: f,
 	})
 	t.Cleanup(f.engine.queue.ShutDown)
 	f.client.PrependReactor("patch", "pods", f.patch)
 	f.node()
 	return f
 }
+
+// PodsOn implements Pods.
+func (f *fixture) PodsOn(node string) (pods []*v1.Pod, _ error) {
+	for _, pod := range f.pods {
+		if pod.Spec.NodeName == node {
+			pods = append(pods, pod)
+		}
+	}
+	return pods, nil
+}
+
+// Leads implements Leadership.
+func (f *fixture) Leads() bool { return f.leads }
 
 func (f *fixture) nextVersion() string {
 	f.version++
@@ -305,7 +310,7 @@ func (f *fixture) free() string {
 	if err != nil {
 		f.Fatal(err)
 	}
-	bound, _ := f.engine.PodsOn("n")
+	bound, _ := f.PodsOn("n")
 	view, err := f.engine.Nodes.View(f.Context(), source, bound)
 	if err != nil {
 		f.Fatal(err)

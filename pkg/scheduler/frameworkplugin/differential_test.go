@@ -105,7 +105,7 @@ func newModel(t *testing.T, seed uint64) *model {
 	cached.handle = handle{cached.handle, m}
 	m.plain = New(cached.handle, &Shared{
 		schedulers: cached.schedulers, nodes: cached.nodes, clock: cached.clock, requeuer: cached.requeuer,
-		verdicts: verdict.PassThrough(), synced: cached.synced,
+		verdicts: verdict.PassThrough(), nodesSynced: cached.nodesSynced,
 	})
 	for range 10 + 30*(seed%2) {
 		m.addNode()

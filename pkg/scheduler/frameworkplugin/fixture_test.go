@@ -181,7 +181,7 @@ func newFixtureWith(
 		}
 		return watches >= started
 	})
-	await(t, "the plugin knows the nodes", f.plugin.synced)
+	await(t, "the plugin knows the nodes", f.plugin.nodesSynced.HasSynced)
 	t.Cleanup(func() {
 		if err := f.framework.Close(); err != nil {
 			t.Error(err)

@@ -29,7 +29,7 @@ func (p *Plugin) PreFilter(
 	if pod.Annotations[deviceinfo.Annotation] == "" && !request.CountsExtended(pod) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	if !p.synced() {
+	if !p.nodesSynced.HasSynced() {
 		for _, node := range nodes {
 			p.nodes.Observe(ctx, node.Node())
 		}

@@ -71,10 +71,9 @@ const warnedPods = 1 << 12
 // concurrent use.
 type quotas struct {
 	client kubernetes.Interface
-	run    func(func(context.Context))
-	// changed is called when quotas have changed, and when they have become known. It returns at
-	// once.
-	changed func()
+	runner runner
+	// requeuer activates pods when quotas have changed, and when they have become known.
+	requeuer *requeuer
 
 	start  sync.Once
 	lister corelisters.ResourceQuotaLister
@@ -83,15 +82,15 @@ type quotas struct {
 	warned *cache.Cache[types.UID, struct{}]
 }
 
-func newQuotas(client kubernetes.Interface, run func(func(context.Context)), changed func()) *quotas {
+func newQuotas(client kubernetes.Interface, runner runner, requeuer *requeuer) *quotas {
 	return &quotas{
-		client: client, run: run, changed: changed, known: make(chan struct{}),
+		client: client, runner: runner, requeuer: requeuer, known: make(chan struct{}),
 		warned: cache.New[types.UID, struct{}](warnedPods),
 	}
 }
 
-// of returns the quotas that count this pod, and whether they are known. When they are not, changed
-// will be called. The first call may take firstWait.
+// of returns the quotas that count this pod, and whether they are known. When they are not, the
+// pod will be activated. The first call may take firstWait.
 func (q *quotas) of(pod *v1.Pod) (counting []*v1.ResourceQuota, known bool, err error) {
 	q.start.Do(func() {
 		q.follow()
@@ -129,25 +128,25 @@ func (q *quotas) follow() {
 	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(_ any, isInInitialList bool) {
 			if !isInInitialList {
-				q.changed()
+				q.requeuer.after(0)
 			}
 		},
 		UpdateFunc: func(before, after any) {
 			// The status changes with each pod.
 			if !apiequality.Semantic.DeepEqual(before.(*v1.ResourceQuota).Spec, after.(*v1.ResourceQuota).Spec) {
-				q.changed()
+				q.requeuer.after(0)
 			}
 		},
-		DeleteFunc: func(any) { q.changed() },
+		DeleteFunc: func(any) { q.requeuer.after(0) },
 	})
 	if err != nil { // only an informer that has stopped takes no handler
 		return
 	}
-	q.run(func(ctx context.Context) { informer.RunWithContext(ctx) })
-	q.run(func(ctx context.Context) {
+	q.runner.Run(func(ctx context.Context) { informer.RunWithContext(ctx) })
+	q.runner.Run(func(ctx context.Context) {
 		if toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 			close(q.known)
-			q.changed()
+			q.requeuer.after(0)
 		}
 	})
 }

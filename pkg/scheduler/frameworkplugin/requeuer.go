@@ -19,13 +19,27 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 )
 
+// runner runs functions in goroutines of the scheduler's. *background implements it.
+type runner interface {
+	// Run runs f in a goroutine of its own; f must return when its context ends.
+	Run(f func(context.Context))
+}
+
+// queue is the scheduler's queue of pods. Pods that are not pending are left alone.
+type queue interface {
+	// activatePending activates the pending device pods.
+	activatePending(ctx context.Context)
+	// activate activates a pod.
+	activate(ctx context.Context, pod *v1.Pod)
+}
+
 // requeuer activates pending device pods where no queueing hint does: after a plugin gave no answer
 // or translates requests in another way, after a bound pod's allocation was changed, and when
 // devices that were kept for a binding turn out to be free.
 type requeuer struct {
-	run      func(func(context.Context))
-	clock    clock.Clock
-	activate func(context.Context)
+	runner runner
+	clock  clock.Clock
+	queue  queue
 
 	mu   sync.Mutex
 	next time.Time // of the next activation; zero when none is scheduled
@@ -51,13 +65,13 @@ func (r *requeuer) after(delay time.Duration) {
 		return
 	}
 	r.next = at
-	r.run(func(ctx context.Context) {
+	r.runner.Run(func(ctx context.Context) {
 		timer := r.clock.NewTimer(delay)
 		defer timer.Stop()
 		select {
 		case <-timer.C():
 			if r.due(at) {
-				r.activate(ctx)
+				r.queue.activatePending(ctx)
 			}
 		case <-ctx.Done():
 		}
@@ -75,22 +89,32 @@ func (r *requeuer) due(at time.Time) bool {
 	return true
 }
 
-// activatePending moves all pending device pods to the active queue.
-func activatePending(
-	ctx context.Context, queue fwk.PodActivator, lister corelisters.PodLister, nodes *nodestate.Cache,
-) {
+// schedulingQueue is the queue of the scheduler.
+type schedulingQueue struct {
+	activator fwk.PodActivator
+	pods      corelisters.PodLister
+	nodes     *nodestate.Cache
+}
+
+// activate implements queue.
+func (q schedulingQueue) activate(ctx context.Context, pod *v1.Pod) {
+	q.activator.Activate(klog.FromContext(ctx), map[string]*v1.Pod{string(pod.UID): pod})
+}
+
+// activatePending implements queue: it moves all pending device pods to the active queue.
+func (q schedulingQueue) activatePending(ctx context.Context) {
 	logger := klog.FromContext(ctx)
-	pods, err := lister.List(labels.Everything())
+	pods, err := q.pods.List(labels.Everything())
 	if err != nil {
 		logger.Error(err, "Pending pods are not activated before the next event")
 		return
 	}
 	pending := map[string]*v1.Pod{}
 	for _, pod := range pods {
-		if pod.Spec.NodeName == "" && nodes.Requests.MayHold(pod) {
+		if pod.Spec.NodeName == "" && q.nodes.Requests.MayHold(pod) {
 			pending[string(pod.UID)] = pod
 		}
 	}
 	logger.V(2).Info("Activating pending device pods", logkey.Pods, len(pending))
-	queue.Activate(logger, pending)
+	q.activator.Activate(logger, pending)
 }

@@ -9,8 +9,16 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 )
+
+// activations counts the activations of a queue.
+type activations struct{ pending *atomic.Int32 }
+
+func (a activations) activatePending(context.Context) { a.pending.Add(1) }
+
+func (a activations) activate(context.Context, *v1.Pod) {}
 
 func TestManyCallsShareTheEarliestActivation(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
@@ -18,7 +26,7 @@ func TestManyCallsShareTheEarliestActivation(t *testing.T) {
 	var running background
 	running.init(t.Context())
 	defer running.Close()
-	r := &requeuer{run: running.Run, clock: clock, activate: func(context.Context) { activated.Add(1) }}
+	r := &requeuer{runner: &running, clock: clock, queue: activations{&activated}}
 	step := func(what string, by time.Duration, waiters int, want int32) {
 		t.Helper()
 		await(t, what+": the requeuer waits", func() bool { return clock.Waiters() == waiters })

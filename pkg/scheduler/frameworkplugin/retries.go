@@ -26,9 +26,9 @@ const (
 // retries activates pods for which nodes were not searched to the end, one after the other. It is
 // safe for concurrent use.
 type retries struct {
-	run      func(func(context.Context))
-	clock    clock.Clock
-	activate func(context.Context, *v1.Pod)
+	runner runner
+	clock  clock.Clock
+	queue  queue
 
 	mu      sync.Mutex
 	order   []types.UID
@@ -50,7 +50,7 @@ func (r *retries) add(pod *v1.Pod) {
 	r.order = append(r.order, pod.UID)
 	if !r.running {
 		r.running = true
-		r.run(r.loop)
+		r.runner.Run(r.loop)
 	}
 }
 
@@ -68,7 +68,7 @@ func (r *retries) loop(ctx context.Context) {
 		if pod == nil {
 			return
 		}
-		r.activate(ctx, pod)
+		r.queue.activate(ctx, pod)
 	}
 }
 

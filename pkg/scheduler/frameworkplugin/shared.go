@@ -8,11 +8,9 @@ import (
 	"fmt"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 
@@ -47,12 +45,15 @@ type Shared struct {
 	dra        fwk.SharedDRAManager // nil where there is none
 	nodeLister corelisters.NodeLister
 	pods       cache.Indexer
-	podsSynced func() bool
-	// synced reports whether every node of the informer's first list has reached nodes.
-	synced func() bool
+	podsSynced synced
+	// nodesSynced reports whether every node of the informer's first list has reached nodes.
+	nodesSynced synced
 	// whatIf says that this answers questions, see WhatIf.
 	whatIf bool
 }
+
+// synced knows whether an informer has delivered its first list.
+type synced interface{ HasSynced() bool }
 
 // Options are what the arguments of the plugin decide.
 type Options struct {
@@ -91,7 +92,7 @@ func NewShared(
 		dra:        handle.SharedDRAManager(),
 		nodeLister: core.Nodes().Lister(),
 		pods:       core.Pods().Informer().GetIndexer(),
-		podsSynced: core.Pods().Informer().HasSynced,
+		podsSynced: core.Pods().Informer(),
 	}
 	if schedulers.Patient() {
 		s.nodes.Requests.LimitWait(options.BestDevicesWait)
@@ -107,21 +108,18 @@ func NewShared(
 	if err := indexByNode(core.Pods().Informer()); err != nil {
 		return nil, fmt.Errorf("index pods by node: %w", err)
 	}
-	s.requeuer = &requeuer{run: s.Run, clock: clk, activate: func(ctx context.Context) {
-		activatePending(ctx, handle, core.Pods().Lister(), s.nodes)
-	}}
+	queue := schedulingQueue{handle, core.Pods().Lister(), s.nodes}
+	s.requeuer = &requeuer{runner: s, clock: clk, queue: queue}
 	s.quotaMode = options.Quota
-	s.quotas = newQuotas(handle.ClientSet(), s.Run, func() { s.requeuer.after(0) })
-	s.retries = &retries{run: s.Run, clock: clk, activate: func(ctx context.Context, pod *v1.Pod) {
-		handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{string(pod.UID): pod})
-	}}
+	s.quotas = newQuotas(handle.ClientSet(), s, s.requeuer)
+	s.retries = &retries{runner: s, clock: clk, queue: queue}
 	schedulers.OnRetranslation(func() { s.requeuer.after(0) })
 
 	registration, err := core.Nodes().Informer().AddEventHandler(s.nodeHandler(ctx))
 	if err != nil {
 		return nil, fmt.Errorf("follow nodes: %w", err)
 	}
-	s.synced = registration.HasSynced
+	s.nodesSynced = registration
 	if _, err := core.Pods().Informer().AddEventHandler(s.podHandler(ctx)); err != nil {
 		return nil, fmt.Errorf("follow pods: %w", err)
 	}
@@ -131,7 +129,7 @@ func NewShared(
 }
 
 // Synced reports whether every node and pod of the informers' first lists is known.
-func (s *Shared) Synced() bool { return s.synced() && s.podsSynced() }
+func (s *Shared) Synced() bool { return s.nodesSynced.HasSynced() && s.podsSynced.HasSynced() }
 
 // Nodes returns what is known of the cluster's nodes.
 func (s *Shared) Nodes() *nodestate.Cache { return s.nodes }

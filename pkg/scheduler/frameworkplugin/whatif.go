@@ -22,24 +22,35 @@ import (
 // each node is searched within its own. One goroutine at a time may use it.
 type WhatIf struct{ *Plugin }
 
+// idle is a runner that runs nothing.
+type idle struct{}
+
+// Run implements runner.
+func (idle) Run(func(context.Context)) {}
+
+// complete is synced with a state that has all nodes.
+type complete struct{}
+
+// HasSynced implements synced.
+func (complete) HasSynced() bool { return true }
+
 // WhatIf returns the plugin for questions in the profile that has this handle, which must not be
 // one that schedules pods.
 func (s *Shared) WhatIf(handle fwk.Handle) *WhatIf {
-	nothing := func(func(context.Context)) {}
 	mine := &Shared{
-		whatIf:     true,
-		schedulers: s.schedulers,
-		nodes:      s.nodes, // until Answer
-		clock:      s.clock,
-		requeuer:   &requeuer{run: nothing, clock: s.clock},
-		verdicts:   verdict.PassThrough(),
-		quotas:     s.quotas,
-		quotaMode:  s.quotaMode,
-		seals:      s.seals,
-		nodeLister: s.nodeLister,
-		synced:     func() bool { return true },
+		whatIf:      true,
+		schedulers:  s.schedulers,
+		nodes:       s.nodes, // until Answer
+		clock:       s.clock,
+		requeuer:    &requeuer{runner: idle{}, clock: s.clock},
+		verdicts:    verdict.PassThrough(),
+		quotas:      s.quotas,
+		quotaMode:   s.quotaMode,
+		seals:       s.seals,
+		nodeLister:  s.nodeLister,
+		nodesSynced: complete{},
 	}
-	mine.retries = &retries{run: nothing, clock: s.clock}
+	mine.retries = &retries{runner: idle{}, clock: s.clock}
 	mine.background.init(context.Background())
 	return &WhatIf{New(handle, mine)}
 }

@@ -66,7 +66,7 @@ func TestSlowConnectionsDoNotBlockOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(guarded(NewHandler(Options{
-				Source: two, Self: func() schedulerapi.Server { return self }, Placement: placement,
+				Source: two, Self: me(self), Placement: placement,
 			})))
 			t.Cleanup(server.Close)
 			for i := range 2 * maxAtOnce {

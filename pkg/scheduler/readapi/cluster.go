@@ -34,8 +34,14 @@ type Cluster struct {
 	States     *nodestate.Cache
 	NodeLister corelisters.NodeLister
 	PodLister  corelisters.PodLister
+	// Bound knows the pods of nodes.
+	Bound Bound
+}
+
+// Bound knows the pods of nodes. *frameworkplugin.Shared implements it.
+type Bound interface {
 	// PodsOn returns the pods that are bound to a node.
-	PodsOn func(nodeName string) ([]*v1.Pod, error)
+	PodsOn(nodeName string) ([]*v1.Pod, error)
 }
 
 var _ Source = (*Cluster)(nil)
@@ -241,7 +247,7 @@ func (c *Cluster) verdict(
 
 // view returns the current devices of a node, and the pods that are bound to it.
 func (c *Cluster) view(ctx context.Context, node *v1.Node) (*nodestate.View, []*v1.Pod, error) {
-	pods, err := c.PodsOn(node.Name)
+	pods, err := c.Bound.PodsOn(node.Name)
 	if err != nil {
 		return nil, nil, err
 	}

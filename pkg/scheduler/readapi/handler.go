@@ -47,11 +47,17 @@ type PodQuery struct {
 // key orders pods.
 func key(namespace, name string) string { return namespace + "/" + name }
 
+// Self is this scheduler.
+type Self interface {
+	// Server describes it.
+	Server() schedulerapi.Server
+}
+
 // Options configure a handler.
 type Options struct {
 	Source Source
-	// Self describes this scheduler.
-	Self func() schedulerapi.Server
+	// Self is this scheduler.
+	Self Self
 	// Placement answers questions about placement; nil if this scheduler does not.
 	Placement http.Handler
 }
@@ -90,7 +96,7 @@ func only(method string, f http.HandlerFunc) http.Handler {
 	})
 }
 
-func (h *handler) server(w http.ResponseWriter, _ *http.Request) { answer(w, h.Self()) }
+func (h *handler) server(w http.ResponseWriter, _ *http.Request) { answer(w, h.Self.Server()) }
 
 func (h *handler) openAPI(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
@@ -112,7 +118,7 @@ func (h *handler) placement(w http.ResponseWriter, r *http.Request) {
 
 // complete returns an error until the scheduler knows all of the cluster.
 func (h *handler) complete() *apierrors.StatusError {
-	if !h.Self().CompleteSince.IsZero() {
+	if !h.Self.Server().CompleteSince.IsZero() {
 		return nil
 	}
 	err := apierrors.NewServiceUnavailable("the scheduler does not know all nodes and pods yet; retry in a second")
@@ -129,7 +135,7 @@ func (h *handler) nodes(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	p := &page{Scheduler: h.Self().Instance, limit: limit}
+	p := &page{Scheduler: h.Self.Server().Instance, limit: limit}
 	name := query.Get(schedulerapi.NameParameter)
 	failed := h.Source.Nodes(r.Context(), name, query.Get(schedulerapi.ContinueParameter),
 		func(node schedulerapi.Node) bool { return p.add(node.Name, node) })
@@ -154,7 +160,7 @@ func (h *handler) pods(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	p := &page{Scheduler: h.Self().Instance, limit: limit}
+	p := &page{Scheduler: h.Self.Server().Instance, limit: limit}
 	failed := h.Source.Pods(r.Context(), wanted,
 		func(pod schedulerapi.Pod) bool { return p.add(key(pod.Namespace, pod.Name), pod) })
 	p.write(w, failed, wanted.Name, "pod that holds devices or waits for some")

@@ -62,8 +62,13 @@ var self = schedulerapi.Server{
 	CompleteSince: time.Unix(1, 0).UTC(),
 }
 
+// me is a scheduler that describes itself like this.
+type me schedulerapi.Server
+
+func (m me) Server() schedulerapi.Server { return schedulerapi.Server(m) }
+
 func newTestHandler(source Source) http.Handler {
-	return NewHandler(Options{Source: source, Self: func() schedulerapi.Server { return self }})
+	return NewHandler(Options{Source: source, Self: me(self)})
 }
 
 // call sends a request as a user.
@@ -167,9 +172,7 @@ func TestErrorsAreAPIStatuses(t *testing.T) {
 }
 
 func TestServesNothingBeforeTheStateIsComplete(t *testing.T) {
-	handler := NewHandler(Options{Source: two, Self: func() schedulerapi.Server {
-		return schedulerapi.Server{Instance: self.Instance}
-	}})
+	handler := NewHandler(Options{Source: two, Self: me{Instance: self.Instance}})
 	for _, path := range []string{schedulerapi.NodesPath, schedulerapi.PodsPath} {
 		response := call(t, handler, "alice", http.MethodGet, path, "")
 		if response.Code != http.StatusServiceUnavailable || response.Header().Get("Retry-After") == "" {
@@ -225,7 +228,7 @@ func TestPlacementObeysTheBounds(t *testing.T) {
 	var received string
 	size := 10
 	handler := NewHandler(Options{
-		Source: two, Self: func() schedulerapi.Server { return self },
+		Source: two, Self: me(self),
 		Placement: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			received = r.Method + " " + r.URL.Path
 			if _, err := fmt.Fprint(w, strings.Repeat("x", size)); err != nil {

@@ -29,17 +29,17 @@ const (
 	noElectionTTL   = time.Minute
 )
 
-// leadership knows whether this process leads. Upstream does not report that to its plugins, but
-// has a metric of it. leadership is safe for concurrent use.
+// Leadership knows whether this process leads. Upstream does not report that to its plugins, but
+// has a metric of it. Leadership is safe for concurrent use.
 //
 // A registry collects all of its metrics to read one: 2 ms in BenchmarkLeads, and more in a
-// scheduler, which has more of them; the metric alone takes 0.03 ms. So leadership searches all
+// scheduler, which has more of them; the metric alone takes 0.03 ms. So Leadership searches all
 // metrics until the metric exists, and reads it alone from then on. Without an election, it
 // searches once a minute.
-type leadership struct {
+type Leadership struct {
 	metrics    metrics.Gatherer
 	registerer prometheus.Registerer // of metrics
-	complete   func() time.Time      // see Options.Self
+	knowledge  Knowledge
 	clock      clock.PassiveClock
 
 	mu         sync.Mutex
@@ -49,16 +49,24 @@ type leadership struct {
 	leads      bool
 }
 
-// Leads returns a function that reports whether this process leads. complete returns the time since
-// which the process knows the cluster, or the zero time. The function is safe for concurrent use.
-func Leads(complete func() time.Time) func() bool {
-	l := &leadership{metrics: legacyregistry.DefaultGatherer, complete: complete, clock: clock.RealClock{}}
-	return l.Leads
+// Knowledge is what a process knows of the cluster.
+type Knowledge interface {
+	// CompleteSince returns the time since which the process knows the whole cluster, or the zero
+	// time.
+	CompleteSince() time.Time
+}
+
+// NewLeadership returns the leadership of this process.
+func NewLeadership(knowledge Knowledge) *Leadership {
+	return &Leadership{
+		metrics: legacyregistry.DefaultGatherer, registerer: legacyregistry.Registerer(), knowledge: knowledge,
+		clock: clock.RealClock{},
+	}
 }
 
 // Leads reports whether this process leads. Without an election, a process that knows the cluster
 // leads.
-func (l *leadership) Leads() bool {
+func (l *Leadership) Leads() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ttl := leadsTTL
@@ -71,7 +79,7 @@ func (l *leadership) Leads() bool {
 	return l.leads
 }
 
-func (l *leadership) gather(now time.Time) bool {
+func (l *Leadership) gather(now time.Time) bool {
 	gatherer := l.metrics
 	if l.alone != nil {
 		gatherer = l.alone
@@ -92,7 +100,7 @@ func (l *leadership) gather(now time.Time) bool {
 		}
 		return false
 	}
-	since := l.complete()
+	since := l.knowledge.CompleteSince()
 	if since.IsZero() {
 		return false
 	}
@@ -102,7 +110,7 @@ func (l *leadership) gather(now time.Time) bool {
 
 // find returns a gatherer of the metric alone, which is registered with this help. It is nil if
 // upstream registers the metric in a new way.
-func (l *leadership) find(help string) metrics.Gatherer {
+func (l *Leadership) find(help string) metrics.Gatherer {
 	like := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: leaderMetric, Help: help}, []string{"name"})
 	err := l.registerer.Register(like)
 	if err == nil {

@@ -10,20 +10,35 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
 // newLeadership returns the leadership of a registry. Its state has been complete for a minute, or
 // is not complete.
-func newLeadership(registry metrics.KubeRegistry, complete bool) (*leadership, *clocktesting.FakePassiveClock) {
+func newLeadership(registry metrics.KubeRegistry, complete bool) (*Leadership, *clocktesting.FakePassiveClock) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
-	return &leadership{metrics: registry, registerer: registry.Registerer(), clock: clock, complete: func() time.Time {
-		if complete {
-			return clock.Now().Add(-time.Minute)
-		}
-		return time.Time{}
-	}}, clock
+	l := &Leadership{metrics: registry, registerer: registry.Registerer(), clock: clock, knowledge: unknown{}}
+	if complete {
+		l.knowledge = aMinuteBefore{clock}
+	}
+	return l, clock
 }
+
+// unknown is the knowledge of a process that does not know the cluster.
+type unknown struct{}
+
+func (unknown) CompleteSince() time.Time { return time.Time{} }
+
+// since is the knowledge of a process that knows the cluster since then.
+type since time.Time
+
+func (s since) CompleteSince() time.Time { return time.Time(s) }
+
+// aMinuteBefore is the knowledge of a process that knows the cluster for a minute at any time.
+type aMinuteBefore struct{ clock clock.PassiveClock }
+
+func (k aMinuteBefore) CompleteSince() time.Time { return k.clock.Now().Add(-time.Minute) }
 
 func TestUpstreamsMetricDecidesWhoLeads(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
@@ -93,7 +108,7 @@ func TestSearchesForTheLeaderMetricOnceAMinuteWithoutElection(t *testing.T) {
 	other := &counted{Gauge: prometheus.NewGauge(prometheus.GaugeOpts{Name: "other"})}
 	registry.RawMustRegister(other)
 	l, clock := newLeadership(registry, true)
-	l.complete = func() time.Time { return time.Unix(1000, 0) }
+	l.knowledge = since(time.Unix(1000, 0))
 	read := func(after time.Duration, leads bool, times int) {
 		t.Helper()
 		clock.SetTime(clock.Now().Add(after))
@@ -122,9 +137,9 @@ func BenchmarkLeads(b *testing.B) {
 	legacyregistry.MustRegister(gauge)
 	gauge.WithLabelValues("kube-scheduler").Set(1)
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
-	l := &leadership{
+	l := &Leadership{
 		metrics: legacyregistry.DefaultGatherer, registerer: legacyregistry.Registerer(), clock: clock,
-		complete: func() time.Time { return time.Time{} },
+		knowledge: unknown{},
 	}
 	b.Run("all", func(b *testing.B) {
 		b.ReportAllocs()

@@ -34,13 +34,25 @@ const (
 	abandonedAfter = time.Hour
 )
 
+// addressed is a scheduler with an address. *identity implements it.
+type addressed interface {
+	// address returns the current address, without the public key.
+	address() schedulerapi.Address
+}
+
+// certificate is a certificate that may be renewed.
+type certificate interface {
+	// CurrentCertKeyContent returns the current certificate and its key, both in PEM.
+	CurrentCertKeyContent() (certificate, key []byte)
+}
+
 // publisher publishes in a Lease the address of the API and the scheduler that serves it.
 type publisher struct {
-	leases  coordinationclient.LeaseInterface
-	name    string
-	address func() schedulerapi.Address // without the public key
-	// certificate returns the server's current certificate, in PEM.
-	certificate func() []byte
+	leases coordinationclient.LeaseInterface
+	name   string
+	self   addressed
+	// certificate is the server's certificate, in PEM.
+	certificate certificate
 	clock       clock.WithTicker
 
 	published schedulerapi.Address
@@ -82,9 +94,10 @@ func (p *publisher) step(ctx context.Context) {
 }
 
 func (p *publisher) publish(ctx context.Context) error {
-	address := p.address()
+	address := p.self.address()
+	text, _ := p.certificate.CurrentCertKeyContent()
 	var err error
-	if address.PublicKey, err = fingerprint(p.certificate()); err != nil {
+	if address.PublicKey, err = fingerprint(text); err != nil {
 		return err
 	}
 	now := p.clock.Now()

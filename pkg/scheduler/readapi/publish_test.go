@@ -60,6 +60,15 @@ type publication struct {
 	writes      func() int
 }
 
+// inputs are what the publisher reads.
+type inputs struct{ publication *publication }
+
+func (i inputs) address() schedulerapi.Address { return i.publication.address }
+
+func (i inputs) CurrentCertKeyContent() (certificate, key []byte) {
+	return i.publication.certificate, nil
+}
+
 func newPublication(t *testing.T) *publication {
 	client := fake.NewClientset()
 	p := &publication{
@@ -76,9 +85,7 @@ func newPublication(t *testing.T) *publication {
 		},
 	}
 	p.publisher = &publisher{
-		leases: p.leases, name: "cp1-10262", clock: p.clock,
-		address:     func() schedulerapi.Address { return p.address },
-		certificate: func() []byte { return p.certificate },
+		leases: p.leases, name: "cp1-10262", clock: p.clock, self: inputs{p}, certificate: inputs{p},
 	}
 	return p
 }

@@ -24,7 +24,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/version"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/utils/clock"
@@ -126,7 +125,7 @@ func (s *Server) serve(run func(func(context.Context)), parts Parts) error {
 	if err != nil {
 		return err
 	}
-	api := NewHandler(Options{Source: parts.Source, Placement: parts.Placement, Self: who.server})
+	api := NewHandler(Options{Source: parts.Source, Placement: parts.Placement, Self: who})
 	stop := make(chan struct{})
 	stopped, closed, err := serving.Serve(guard(api, authentication, authorization), shutdownTimeout, stop)
 	if err != nil {
@@ -141,12 +140,8 @@ func (s *Server) serve(run func(func(context.Context)), parts Parts) error {
 	})
 	run(func(ctx context.Context) { who.awaitComplete(ctx, parts.Synced) })
 	publisher := &publisher{
-		leases: parts.Client.CoordinationV1().Leases(schedulerapi.Namespace), name: who.name, address: who.address,
-		certificate: func() []byte {
-			text, _ := serving.Cert.CurrentCertKeyContent()
-			return text
-		},
-		clock: who.clock,
+		leases: parts.Client.CoordinationV1().Leases(schedulerapi.Namespace), name: who.name, self: who,
+		certificate: serving.Cert, clock: who.clock,
 	}
 	run(publisher.run)
 	return nil
@@ -158,7 +153,7 @@ type identity struct {
 	port                    int
 	pods                    corelisters.PodLister
 	clock                   clock.WithTicker
-	leadership              *leadership
+	leadership              *Leadership
 	since                   atomic.Pointer[time.Time] // see schedulerapi.Server.CompleteSince
 }
 
@@ -173,10 +168,7 @@ func (s *Server) identify(parts Parts) (*identity, error) {
 	}
 	// It is the same after a restart, so that no lease remains.
 	i.name = fmt.Sprintf("%s-%d", strings.ReplaceAll(i.host, "_", "-"), i.port)
-	i.leadership = &leadership{
-		metrics: legacyregistry.DefaultGatherer, registerer: legacyregistry.Registerer(), complete: i.complete,
-		clock: i.clock,
-	}
+	i.leadership = NewLeadership(i)
 	return i, nil
 }
 
@@ -188,24 +180,25 @@ func (i *identity) awaitComplete(ctx context.Context, synced []cache.InformerSyn
 	}
 }
 
-// complete returns the time since which the scheduler knows the cluster, or the zero time.
-func (i *identity) complete() time.Time {
+// CompleteSince returns the time since which the scheduler knows the cluster, or the zero time.
+func (i *identity) CompleteSince() time.Time {
 	if since := i.since.Load(); since != nil {
 		return *since
 	}
 	return time.Time{}
 }
 
-func (i *identity) server() schedulerapi.Server {
+// Server describes this scheduler.
+func (i *identity) Server() schedulerapi.Server {
 	return schedulerapi.Server{
 		Instance:      schedulerapi.Instance{Name: i.name, Leads: i.leadership.Leads()},
 		Version:       version.Get().GitVersion,
-		CompleteSince: i.complete(),
+		CompleteSince: i.CompleteSince(),
 	}
 }
 
 func (i *identity) address() schedulerapi.Address {
-	self := i.server()
+	self := i.Server()
 	a := schedulerapi.Address{
 		Host: i.host, BindAddress: i.bindAddress, Port: i.port, Leads: self.Leads, Version: self.Version,
 	}

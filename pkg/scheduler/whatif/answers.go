@@ -69,7 +69,7 @@ func (e *Engine) WhatIf(
 			return err
 		}
 		if request.Pod == nil {
-			sim.ofManifest = func(pod *v1.Pod) bool { return ofManifest(pod, &request.FitRequest) }
+			sim.manifest = &request.FitRequest
 		}
 		for _, change := range request.Changes {
 			if err := sim.change(ctx, change); err != nil {
@@ -95,7 +95,7 @@ func (e *Engine) answer(ctx context.Context, within int64, question func(*budget
 	if err != nil {
 		return err
 	}
-	b := &budget{ctx: ctx, deadline: began.Add(limit), rest: e.rest, began: time.Now()}
+	b := &budget{ctx: ctx, deadline: began.Add(limit), engine: e, began: time.Now()}
 	defer func() { // after a panic too
 		worked := time.Since(b.began)
 		go func() { // the answer does not wait for the rest
@@ -117,8 +117,19 @@ const maxReplicated = 8 << 20
 // queriedPods are the pods of a question.
 type queriedPods struct {
 	count int
-	// pod returns the pod with an index. Each call makes a new pod if no such pod exists.
-	pod func(i int) *v1.Pod
+
+	waiting *v1.Pod // the only one; nil if they are replicas
+
+	engine  *Engine
+	replica *schedulerapi.FitRequest // of which they are replicas
+}
+
+// pod returns the pod with an index. Each call makes a new pod if no such pod exists.
+func (q queriedPods) pod(i int) *v1.Pod {
+	if q.waiting != nil {
+		return q.waiting
+	}
+	return q.engine.replica(q.replica, i)
 }
 
 // podsOf returns the pods of a question, in their order.
@@ -139,7 +150,7 @@ func (e *Engine) podsOf(request *schedulerapi.WhatIfRequest) (queriedPods, error
 			err = apierrors.NewConflict(v1.Resource("pods"), request.Pod.String(),
 				fmt.Errorf("the pod is bound to node %q already", pod.Spec.NodeName))
 		}
-		return queriedPods{count: 1, pod: func(int) *v1.Pod { return pod }}, err
+		return queriedPods{count: 1, waiting: pod}, err
 	case len(request.Template.Spec.Containers) == 0:
 		return queriedPods{}, apierrors.NewBadRequest("the question has no pod and no template with containers: " +
 			"add one of them")
@@ -147,7 +158,7 @@ func (e *Engine) podsOf(request *schedulerapi.WhatIfRequest) (queriedPods, error
 	if err := checkTemplate(&request.Template, replicas); err != nil {
 		return queriedPods{}, apierrors.NewBadRequest(err.Error())
 	}
-	return queriedPods{count: replicas, pod: func(i int) *v1.Pod { return e.replica(&request.FitRequest, i) }}, nil
+	return queriedPods{count: replicas, engine: e, replica: &request.FitRequest}, nil
 }
 
 // checkTemplate returns an error for a template that is too large for so many replicas.

@@ -197,7 +197,7 @@ func (p problem) simulation(f *fixture) *simulation {
 		states.Observe(f.Context(), node)
 	}
 	sim := &simulation{engine: f.engine, states: states.Copy(), budget: &budget{
-		ctx: f.Context(), deadline: time.Now().Add(time.Minute), rest: f.engine.rest, began: time.Now(),
+		ctx: f.Context(), deadline: time.Now().Add(time.Minute), engine: f.engine, began: time.Now(),
 	}}
 	for _, t := range p.tenants {
 		sim.pods = append(sim.pods, t.pod())

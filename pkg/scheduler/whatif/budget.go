@@ -26,7 +26,7 @@ var errOver = errors.New("the time for the question is over")
 type budget struct {
 	ctx      context.Context
 	deadline time.Time
-	rest     func(worked time.Duration)
+	engine   *Engine
 	began    time.Time // of this stretch of work
 	steps    int64     // taken
 }
@@ -35,7 +35,7 @@ type budget struct {
 func (b *budget) step() error {
 	b.steps++
 	if now := time.Now(); now.Sub(b.began) >= stretch {
-		b.rest(now.Sub(b.began))
+		b.engine.rest(now.Sub(b.began))
 		b.began = time.Now()
 	}
 	switch {

@@ -16,7 +16,7 @@ func TestQuestionRestsLongerWhilePodsAreScheduled(t *testing.T) {
 	var slept time.Duration
 	pods := 0
 	onSleep := func(time.Duration) {} // called with the total time slept
-	f.engine.sleep = func(d time.Duration) { slept += d; onSleep(slept) }
+	f.engine.clock = sleeps(func(d time.Duration) { slept += d; onSleep(slept) })
 	rests := func() time.Duration {
 		slept = 0
 		f.engine.rest(time.Millisecond)

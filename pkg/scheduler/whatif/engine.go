@@ -26,12 +26,19 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/utils/clock"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 )
 
-// Profiles returns the profiles of the scheduler's configuration, with all defaults.
-type Profiles func() ([]config.KubeSchedulerProfile, error)
+// Profiles has the scheduler's configuration.
+type Profiles interface {
+	// Profiles returns the profiles, with all defaults.
+	Profiles() ([]config.KubeSchedulerProfile, error)
+}
+
+// sleeper is the clock by which an engine rests.
+type sleeper interface{ Sleep(time.Duration) }
 
 // Engine answers questions. It is safe for concurrent use; it answers one question at a time.
 type Engine struct {
@@ -40,7 +47,7 @@ type Engine struct {
 	handle   fwk.Handle
 	profiles Profiles
 	pods     corelisters.PodLister
-	sleep    func(time.Duration)
+	clock    sleeper
 	slot     chan struct{} // holds one token while a question is answered
 	made     atomic.Uint64 // pods made for questions
 
@@ -62,16 +69,16 @@ func New(ctx context.Context, shared *frameworkplugin.Shared, handle fwk.Handle,
 	return &Engine{
 		ctx: ctx, shared: shared, handle: handle, profiles: profiles,
 		pods:  handle.SharedInformerFactory().Core().V1().Pods().Lister(),
-		sleep: time.Sleep, slot: make(chan struct{}, 1),
+		clock: clock.RealClock{}, slot: make(chan struct{}, 1),
 	}
 }
 
 // rest sleeps after this much work. Questions take a hundredth of one core while the scheduler
 // schedules pods, and half of it otherwise. A rest ends early when no pod is left to schedule.
 func (e *Engine) rest(worked time.Duration) {
-	e.sleep(idleRest * worked)
+	e.clock.Sleep(idleRest * worked)
 	for part := 0; part < busyRests && e.shared.Scheduling(); part++ {
-		e.sleep(busyRest / busyRests * worked)
+		e.clock.Sleep(busyRest / busyRests * worked)
 	}
 }
 
@@ -103,7 +110,7 @@ func (e *Engine) begin(ctx context.Context) (end func(), err error) {
 
 // serve makes the frameworks.
 func (e *Engine) serve() error {
-	configured, err := e.profiles()
+	configured, err := e.profiles.Profiles()
 	if err != nil {
 		return err
 	}

@@ -51,6 +51,16 @@ type fixture struct {
 	versions   atomic.Int64
 }
 
+// sleeps is a clock that calls the function instead of sleeping.
+type sleeps func(time.Duration)
+
+func (s sleeps) Sleep(d time.Duration) { s(d) }
+
+// upstreamProfiles is the configuration with defaultProfiles.
+type upstreamProfiles struct{}
+
+func (upstreamProfiles) Profiles() ([]config.KubeSchedulerProfile, error) { return defaultProfiles() }
+
 // defaultProfiles are upstream's, with the plugin where package scheduler puts it.
 func defaultProfiles() ([]config.KubeSchedulerProfile, error) {
 	var versioned configv1.KubeSchedulerConfiguration
@@ -90,8 +100,8 @@ func newFixture(t testing.TB, objects ...runtime.Object) *fixture {
 		if f.shared, err = frameworkplugin.NewShared(ctx, f.schedulers, handle, options); err != nil {
 			return nil, err
 		}
-		f.engine = New(ctx, f.shared, handle, defaultProfiles)
-		f.engine.sleep = func(time.Duration) {}
+		f.engine = New(ctx, f.shared, handle, upstreamProfiles{})
+		f.engine.clock = sleeps(func(time.Duration) {})
 		return frameworkplugin.New(handle, f.shared), nil
 	}
 	f.scheduler, err = scheduler.New(ctx, f.client, f.factory, nil,

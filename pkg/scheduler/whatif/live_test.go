@@ -20,7 +20,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
@@ -444,9 +443,9 @@ func TestPanickingQuestionReleasesItsSlot(t *testing.T) {
 		}()
 		fail()
 	}
-	f.engine.profiles = func() ([]config.KubeSchedulerProfile, error) { panic("profiles") }
+	f.engine.profiles = nil // so that reading them panics
 	fails("the first question", func() { _ = f.engine.answer(t.Context(), 0, func(*budget) error { return nil }) })
-	f.engine.profiles = defaultProfiles
+	f.engine.profiles = upstreamProfiles{}
 	fails("a later question", func() { _ = f.engine.answer(t.Context(), 0, func(*budget) error { panic("question") }) })
 	if err := f.engine.answer(t.Context(), 0, func(*budget) error { return nil }); err != nil {
 		t.Errorf("the next question: %v", err)

@@ -34,9 +34,8 @@ type simulation struct {
 	snapshot *internalcache.Snapshot // of states and pods; nil after a change of these
 	mutable  bool                    // whether the snapshot can be changed
 
-	// ofManifest reports whether a running pod was made from the manifest of the question; nil
-	// without one.
-	ofManifest func(pod *v1.Pod) bool
+	// manifest is the manifest of the question; nil without one.
+	manifest *schedulerapi.FitRequest
 }
 
 // newSimulation returns a copy of the current state.
@@ -77,7 +76,7 @@ func onNode(pod *v1.Pod, node string) *v1.Pod {
 func (sim *simulation) copy() *simulation {
 	return &simulation{
 		engine: sim.engine, budget: sim.budget, states: sim.states.Copy(), pods: slices.Clone(sim.pods),
-		ofManifest: sim.ofManifest,
+		manifest: sim.manifest,
 	}
 }
 

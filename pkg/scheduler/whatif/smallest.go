@@ -235,7 +235,8 @@ func (f *fewest) withoutDevices(ctx context.Context) (map[string]bool, error) {
 // the same manifest or controller do not end for each other.
 func (c *cycle) mayEnd(pod *v1.Pod) bool {
 	return !everywhere(pod) && corev1.PodPriority(pod) < scheduling.SystemCriticalPriority &&
-		!madeUp(pod) && !sameController(pod, c.pod) && (c.simulation.ofManifest == nil || !c.simulation.ofManifest(pod))
+		!madeUp(pod) && !sameController(pod, c.pod) &&
+		(c.simulation.manifest == nil || !ofManifest(pod, c.simulation.manifest))
 }
 
 // sameController reports whether two pods have one controller.
