@@ -25,15 +25,6 @@ import (
 // maxBack is how many references between the files of a package may point back, see backArrows.
 const maxBack = 5
 
-// knownBack has the packages that have more, with as many as they had when they were counted: none
-// gets worse. A package leaves the list when it has maxBack or fewer.
-var knownBack = map[string]int{
-	"pkg/grouptree":                 9,
-	"pkg/scheduler/frameworkplugin": 7,
-	"pkg/scheduler/kubeletplugin":   10,
-	"pkg/scheduler/nodestate":       15,
-}
-
 // TestFilesOfAPackagePointOneWay holds that the files of each package have an order in which nearly
 // all references point from a later file to an earlier one: each file can be read with those before
 // it alone. With -v it prints the number of each package that has any others.
@@ -43,10 +34,10 @@ func TestFilesOfAPackagePointOneWay(t *testing.T) {
 		if len(back) > 0 {
 			t.Logf("%s: %d", p.directory, len(back))
 		}
-		if limit := max(maxBack, knownBack[p.directory]); len(back) > limit {
+		if len(back) > maxBack {
 			t.Errorf("%s: in the best order of its files, %d references point from a file to a later one, and at "+
 				"most %d may:\n%smove what the earlier file needs into a file before both",
-				p.directory, len(back), limit, p.describe(back))
+				p.directory, len(back), maxBack, p.describe(back))
 		}
 	}
 }

@@ -3,13 +3,7 @@
 
 package grouptree
 
-import (
-	"fmt"
-	"slices"
-
-	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
-	"github.com/kubedevice/kubedevice/pkg/sdk/types"
-)
+import "github.com/kubedevice/kubedevice/pkg/sdk/types"
 
 // MaxResources is the largest number of device resources that one node may have.
 const MaxResources = 1 << 20
@@ -56,46 +50,6 @@ type edge struct{ signature, first, last int32 }
 
 // ownResource is a resource of an instance itself, not of one below it.
 type ownResource struct{ typ, resource int32 }
-
-// CompileDeviceTree builds the tree of a node from its allocatable resources and their scorers. It
-// ignores names outside resource/group. It returns an error that names the resource when a name is
-// not a path of levels and instances, a quantity is negative, or a scorer number is unknown.
-func CompileDeviceTree(allocatable types.ResourceList, scorer types.ResourceScorer) (*DeviceTree, error) {
-	tree := &DeviceTree{}
-	for name := range allocatable {
-		if resource.IsGroupResourceName(name) {
-			tree.names = append(tree.names, name)
-		}
-	}
-	if len(tree.names) > MaxResources {
-		return nil, fmt.Errorf("the node has %d device resources, more than %d: advertise fewer",
-			len(tree.names), MaxResources)
-	}
-	slices.Sort(tree.names)
-	tree.index = make(map[types.ResourceName]int32, len(tree.names))
-	b := newBuilder()
-	for i, name := range tree.names {
-		path, err := resource.ParsePath(name)
-		if err != nil {
-			return nil, fmt.Errorf("device resource %q: %w", name, err)
-		}
-		quantity := allocatable[name]
-		if quantity < 0 {
-			return nil, fmt.Errorf("device resource %q: allocatable is negative (%d)", name, quantity)
-		}
-		m, err := modeOf(scorer[name], name)
-		if err != nil {
-			return nil, fmt.Errorf("device resource %q: %w", name, err)
-		}
-		tree.index[name] = int32(i)
-		tree.allocatable = append(tree.allocatable, quantity)
-		tree.mode = append(tree.mode, m)
-		b.add(int32(i), path)
-	}
-	b.build(&tree.layout)
-	tree.shape = tree.classify()
-	return tree, nil
-}
 
 // Len returns the number of device resources: the length of a vector of used quantities.
 func (tree *DeviceTree) Len() int { return len(tree.names) }

@@ -6,8 +6,6 @@ package grouptree
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"maps"
-	"slices"
 )
 
 // Digest identifies content: values of equal digest give equal placements.
@@ -27,41 +25,4 @@ func (e *encoder) str(values ...string) {
 		*e = binary.AppendVarint(*e, int64(len(value)))
 		*e = append(*e, value...)
 	}
-}
-
-// classify sets the class of each instance. Instances of one class have the same levels and the
-// same resources with the same allocatable quantities and modes, in the same positions. It returns
-// the digest of the whole tree.
-func (l *layout) classify() Digest {
-	content := encoder{}
-	for _, names := range []map[string]int32{l.signatures, l.types} {
-		keys := slices.Sorted(maps.Keys(names))
-		content.num(int64(len(keys)))
-		content.str(keys...)
-	}
-	classes := map[string]int32{}
-	for x := len(l.instances) - 1; x >= 0; x-- { // children have larger numbers than their parents
-		inst := &l.instances[x]
-		var key encoder
-		key.num(int64(inst.signature), int64(inst.hi-inst.lo), int64(inst.ownHi-inst.ownLo))
-		for _, own := range l.own[inst.ownLo:inst.ownHi] {
-			key.num(int64(own.typ), int64(own.resource-inst.lo),
-				l.allocatable[own.resource], int64(l.mode[own.resource]))
-		}
-		for _, edge := range l.edges[inst.edgeLo:inst.edgeHi] {
-			key.num(int64(edge.signature), int64(edge.last-edge.first))
-			for child := edge.first; child < edge.last; child++ {
-				key.num(int64(l.instances[child].class), int64(l.instances[child].lo-inst.lo))
-			}
-		}
-		class, known := classes[string(key)]
-		if !known {
-			class = int32(len(classes))
-			classes[string(key)] = class
-			content.str(string(key))
-		}
-		inst.class = class
-	}
-	content.num(int64(l.instances[0].class))
-	return sha256.Sum256(content)
 }

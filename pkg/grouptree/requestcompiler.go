@@ -306,3 +306,53 @@ func intern(numbers map[string]int32, names *[]string, name string) int32 {
 	}
 	return i
 }
+
+// CompileRequest builds the request of a pod from its containers' DevRequests, Scorer and
+// AllocateFrom. It ignores names outside resource/group.
+//
+// spec lists the pod's containers in the order of its spec, init containers first; it says which of
+// the running containers are sidecars, whose devices an init container that runs after them cannot
+// share. A container that it does not name counts as regular when it is among the running ones, and
+// as a last init container otherwise; Kubernetes' count of the pod's devices is then unknown.
+//
+// The placer does not search for a request that AllocateFrom serves already: it checks and scores
+// it.
+//
+// It returns an error that names container and request when a name is not a path of levels and
+// placeholders, a quantity is negative, the quantities of the pod add up to more than an int64, a
+// scorer number is unknown, AllocateFrom serves something that is not requested, or there are more
+// than MaxRequests or MaxContainers.
+func CompileRequest(pod *types.PodInfo, spec []Container) (*Request, error) {
+	c := compiler{
+		req: &Request{}, signatures: map[string]int32{}, types: map[string]int32{}, known: map[typeName]int32{},
+	}
+	if err := c.count(pod); err != nil {
+		return nil, err
+	}
+	orders := make(map[string]int, len(spec))
+	for order, member := range spec {
+		orders[member.Name] = order
+	}
+	for _, name := range slices.Sorted(maps.Keys(pod.RunningContainers)) {
+		kind := Regular
+		order, named := orders[name]
+		if named && spec[order].Kind == Sidecar {
+			kind = Sidecar
+		}
+		if err := c.container(name, kind, order, pod.RunningContainers[name]); err != nil {
+			return nil, err
+		}
+	}
+	c.req.running = len(c.req.containers)
+	for _, name := range slices.Sorted(maps.Keys(pod.InitContainers)) {
+		order, named := orders[name]
+		if !named {
+			order, c.unordered = len(spec), true
+		}
+		if err := c.container(name, Init, order, pod.InitContainers[name]); err != nil {
+			return nil, err
+		}
+	}
+	c.finish()
+	return c.req, nil
+}

@@ -116,25 +116,6 @@ func (s *Summary) hasGroups(req *Request, c *groupCondition) bool {
 	return false
 }
 
-// conditions are necessary conditions for a request to fit a node, see Summary.
-type conditions struct {
-	kinds  []kindCondition // by type of the request
-	groups []groupCondition
-}
-
-// kindCondition is the need of a request for one kind of resource.
-type kindCondition struct {
-	largest int64 // of a single resource
-	total   int64 // of all together: for the running containers, or for one init container
-}
-
-// groupCondition requires several groups with a free quantity each, or fewer with more. One
-// instance may count as several groups.
-type groupCondition struct {
-	signature, typ   int32 // of the request
-	quantity, groups int64
-}
-
 // maxGroupConditions is how many conditions about groups a request has at most: those that need
 // most. A user's request has a few.
 const maxGroupConditions = 16

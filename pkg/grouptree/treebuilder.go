@@ -5,10 +5,13 @@ package grouptree
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // builder collects the tree of a node while its instances still have names.
@@ -110,4 +113,81 @@ func (b *builder) build(l *layout) {
 		node.edgeHi = int32(len(l.edges))
 		l.instances[x] = node
 	}
+}
+
+// CompileDeviceTree builds the tree of a node from its allocatable resources and their scorers. It
+// ignores names outside resource/group. It returns an error that names the resource when a name is
+// not a path of levels and instances, a quantity is negative, or a scorer number is unknown.
+func CompileDeviceTree(allocatable types.ResourceList, scorer types.ResourceScorer) (*DeviceTree, error) {
+	tree := &DeviceTree{}
+	for name := range allocatable {
+		if resource.IsGroupResourceName(name) {
+			tree.names = append(tree.names, name)
+		}
+	}
+	if len(tree.names) > MaxResources {
+		return nil, fmt.Errorf("the node has %d device resources, more than %d: advertise fewer",
+			len(tree.names), MaxResources)
+	}
+	slices.Sort(tree.names)
+	tree.index = make(map[types.ResourceName]int32, len(tree.names))
+	b := newBuilder()
+	for i, name := range tree.names {
+		path, err := resource.ParsePath(name)
+		if err != nil {
+			return nil, fmt.Errorf("device resource %q: %w", name, err)
+		}
+		quantity := allocatable[name]
+		if quantity < 0 {
+			return nil, fmt.Errorf("device resource %q: allocatable is negative (%d)", name, quantity)
+		}
+		m, err := modeOf(scorer[name], name)
+		if err != nil {
+			return nil, fmt.Errorf("device resource %q: %w", name, err)
+		}
+		tree.index[name] = int32(i)
+		tree.allocatable = append(tree.allocatable, quantity)
+		tree.mode = append(tree.mode, m)
+		b.add(int32(i), path)
+	}
+	b.build(&tree.layout)
+	tree.shape = tree.classify()
+	return tree, nil
+}
+
+// classify sets the class of each instance. Instances of one class have the same levels and the
+// same resources with the same allocatable quantities and modes, in the same positions. It returns
+// the digest of the whole tree.
+func (l *layout) classify() Digest {
+	content := encoder{}
+	for _, names := range []map[string]int32{l.signatures, l.types} {
+		keys := slices.Sorted(maps.Keys(names))
+		content.num(int64(len(keys)))
+		content.str(keys...)
+	}
+	classes := map[string]int32{}
+	for x := len(l.instances) - 1; x >= 0; x-- { // children have larger numbers than their parents
+		inst := &l.instances[x]
+		var key encoder
+		key.num(int64(inst.signature), int64(inst.hi-inst.lo), int64(inst.ownHi-inst.ownLo))
+		for _, own := range l.own[inst.ownLo:inst.ownHi] {
+			key.num(int64(own.typ), int64(own.resource-inst.lo),
+				l.allocatable[own.resource], int64(l.mode[own.resource]))
+		}
+		for _, edge := range l.edges[inst.edgeLo:inst.edgeHi] {
+			key.num(int64(edge.signature), int64(edge.last-edge.first))
+			for child := edge.first; child < edge.last; child++ {
+				key.num(int64(l.instances[child].class), int64(l.instances[child].lo-inst.lo))
+			}
+		}
+		class, known := classes[string(key)]
+		if !known {
+			class = int32(len(classes))
+			classes[string(key)] = class
+			content.str(string(key))
+		}
+		inst.class = class
+	}
+	content.num(int64(l.instances[0].class))
+	return sha256.Sum256(content)
 }

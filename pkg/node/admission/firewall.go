@@ -118,8 +118,8 @@ func (a *Admission) neutralise(
 				"device vendor obeys, are not known: %w", r.container, err))
 		}
 		if image.VariablesLeftOut {
-			return never(fmt.Errorf("container %q: its image sets variables of %d bytes, more than are read, "+
-				"and the container runtime of a device vendor on this node may obey one of them; set fewer in the image, "+
+			return never(fmt.Errorf("container %q: its image sets variables of %d bytes, more than are read, and "+
+				"the container runtime of a device vendor on this node may obey one of them; set fewer in the image, "+
 				"or have the pod's service account added to --device-firewall-allow on the node", r.container,
 				image.VariablesSize))
 		}

@@ -12,16 +12,6 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// podAllocation is the allocation of a node's devices to one pod.
-type podAllocation struct {
-	containers  []*container // that request devices of the node, in the request's order
-	excluded    map[deviceID]bool
-	pool        pool
-	steps       int // of the search that is under way
-	inspections int // of devices and their holders, in all
-	limit       int // of inspections
-}
-
 // newAllocation returns an allocation without assignments; some of the devices are in use. The
 // error says why no node can serve the pod.
 func newAllocation(devices *devices, used types.ResourceList, request *podRequest) (*podAllocation, error) {

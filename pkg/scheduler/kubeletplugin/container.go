@@ -4,6 +4,8 @@
 package kubeletplugin
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -162,4 +164,20 @@ func (g *group) numa() string {
 		return name
 	}
 	return ""
+}
+
+// byName begins a placeholder that stands for the one instance whose name follows.
+const byName = "="
+
+// list returns how many devices of which resources: "2 nvidia.com/gpu and 1 vendor.example/nic".
+func list(counts map[types.ResourceName]int) string {
+	var texts []string
+	for _, resource := range sortedKeys(counts) {
+		texts = append(texts, fmt.Sprintf("%d %s", counts[resource], resource))
+	}
+	return strings.Join(texts, " and ")
+}
+
+func sortedKeys(counts map[types.ResourceName]int) []types.ResourceName {
+	return slices.Sorted(maps.Keys(counts))
 }

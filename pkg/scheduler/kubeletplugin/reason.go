@@ -6,7 +6,6 @@ package kubeletplugin
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -96,17 +95,4 @@ func errExcluded(id deviceID) error {
 // errNoName: a request lacks the name after byName.
 func errNoName(request types.ResourceName) error {
 	return fmt.Errorf("%s has no name behind %q: add the ID of a device or the number of a NUMA node", request, byName)
-}
-
-// list returns how many devices of which resources: "2 nvidia.com/gpu and 1 vendor.example/nic".
-func list(counts map[types.ResourceName]int) string {
-	var texts []string
-	for _, resource := range sortedKeys(counts) {
-		texts = append(texts, fmt.Sprintf("%d %s", counts[resource], resource))
-	}
-	return strings.Join(texts, " and ")
-}
-
-func sortedKeys(counts map[types.ResourceName]int) []types.ResourceName {
-	return slices.Sorted(maps.Keys(counts))
 }

@@ -17,9 +17,6 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// byName begins a placeholder that stands for the one instance whose name follows.
-const byName = "="
-
 // maxPlaceholders bounds the memory that a pod can take. The search takes at most maxDevices.
 const maxPlaceholders = 4096
 

@@ -13,9 +13,6 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// stepLimit is how many NUMA sets or devices a search tries for one pod on one node.
-const stepLimit = 1000
-
 // exhausted reports whether no inspections are left.
 func (a *podAllocation) exhausted() bool { return a.inspections >= a.limit }
 

@@ -13,18 +13,15 @@
 package nodestate
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 
-	v1 "k8s.io/api/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/kubedevice/kubedevice/pkg/cache"
 	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
-	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
@@ -131,17 +128,9 @@ func (c *Cache) tryWrite(name string, change func(*node)) bool {
 	return true
 }
 
-// Serves reports whether some node's inventory lists the plain resource name, or a plugin claims
-// it: a pod that requests it may be a device pod, which each node decides for itself.
-func (c *Cache) Serves(name sdk.ResourceName) bool {
-	return c.plain.has(name) || c.schedulers.Claims(name)
-}
-
-// RequestsFrom reports whether the pod requests an extended resource that is a device on this node;
-// on one whose inventory cannot be read, one that is a device on any node.
-func (c *Cache) RequestsFrom(ctx context.Context, source *v1.Node, pod *v1.Pod) bool {
-	if devices := c.sync(ctx, source).devices; devices != nil {
-		return request.Counts(pod, devices.Counts)
-	}
-	return c.Requests.CountsDevices(pod)
+// WrittenSince calls seen with the name of each node whose inventory or reservations may have
+// changed after the first `from` writes to the cache, and returns how many writes there are now. It
+// calls nothing and returns false when the cache no longer knows: then every node may have changed.
+func (c *Cache) WrittenSince(from uint64, seen func(name string)) (now uint64, ok bool) {
+	return c.written.since(from, seen)
 }

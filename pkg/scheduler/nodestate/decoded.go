@@ -5,20 +5,9 @@ package nodestate
 
 import (
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 )
-
-// allocationEntries is for how many bound pods it is known what they hold.
-const allocationEntries = 1 << 11
-
-// allocationKey is all that the allocation of a bound pod depends on.
-type allocationKey struct {
-	uid      types.UID
-	version  string
-	revision uint64 // of the node's inventory, which says whose seals count
-}
 
 // knownAllocation is what a bound pod holds, see heldBy, if that needs no reading: it has no Holder
 // for a pod that holds nothing.

@@ -4,38 +4,9 @@
 package nodestate
 
 import (
-	"maps"
-	"slices"
-
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
-
-	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/request"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 )
-
-// holder is a pod that holds devices, and the annotation that says so.
-type holder struct {
-	*allocation.Holder
-	annotation string             // empty when the node reports what the pod holds
-	reported   *deviceinfo.Holder // by the node, or nil
-}
-
-// holders are the pods of a NodeInfo, as far as devices are concerned.
-type holders struct {
-	// present are the pods that hold devices.
-	present map[types.UID]holder
-	// ending are those of them that are being deleted.
-	ending []types.UID
-	// nominated are pods that are not on the node, but listed because they may come.
-	nominated []*v1.Pod
-	// bound are the pods that have a reservation and are listed as bound.
-	bound []types.UID
-	// unlisted are pods that have a reservation, but are not listed.
-	unlisted map[types.UID]holder
-}
 
 // holdersOf sorts the pods of a NodeInfo. last is an earlier state of the node, which saves
 // decoding what is known; it may be nil.
@@ -80,32 +51,4 @@ func (c *Cache) holdersOf(nodeInfo fwk.NodeInfo, reserved *reservations, inv *in
 		}
 	}
 	return h
-}
-
-// allocationOf reads what a bound pod's annotation says it holds.
-func allocationOf(pod *v1.Pod, last *state) (holder, bool) {
-	annotation := pod.Annotations[deviceinfo.Annotation]
-	if !deviceinfo.MayAllocate(annotation) {
-		return holder{}, false
-	}
-	if last != nil {
-		if known, ok := last.present[pod.UID]; ok && known.annotation == annotation {
-			return known, true
-		}
-	}
-	allocated, err := deviceinfo.PodAllocation(pod)
-	if err != nil {
-		return holder{}, false
-	}
-	held := allocation.NewHolder(string(pod.UID), allocated, request.Containers(pod))
-	return holder{Holder: held, annotation: annotation}, true
-}
-
-// inOrder returns the holders in the order of their UIDs.
-func inOrder(holders map[types.UID]holder) []*allocation.Holder {
-	ordered := make([]*allocation.Holder, 0, len(holders))
-	for _, uid := range slices.Sorted(maps.Keys(holders)) {
-		ordered = append(ordered, holders[uid].Holder)
-	}
-	return ordered
 }

@@ -6,19 +6,15 @@ package nodestate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/logkey"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
@@ -41,110 +37,6 @@ type inventory struct {
 // nodeDeleted stands for the inventory of a node that no longer exists.
 var nodeDeleted = &inventory{err: errors.New("node is deleted")}
 
-// Observe brings what is known of the node up to date. Calling it is never needed for correctness,
-// since State does the same; it lets plugins that compare nodes know all of them before the first
-// pod comes.
-func (c *Cache) Observe(ctx context.Context, source *v1.Node) {
-	c.sync(ctx, source)
-}
-
-// Forget drops the inventory of a node that is deleted, unless a node of the same name has taken
-// its place. Reservations stay until their pods are deleted: the node may come back.
-func (c *Cache) Forget(ctx context.Context, source *v1.Node) {
-	c.write(source.Name, func(n *node) {
-		current := n.inventory.Load()
-		if current == nil || current.source.UID != source.UID {
-			return
-		}
-		n.inventory.Store(nil)
-		n.last.Store(nil)
-		c.plain.replace(current.plain, nil)
-		c.schedulers.RemoveNode(ctx, source.Name)
-	})
-}
-
-// sync returns the inventory of this version of the Node, or of a newer one. Inventories never go
-// back: what is compiled is the lister's version, and a node that the lister does not have is not
-// brought back by a snapshot that still has it.
-func (c *Cache) sync(ctx context.Context, source *v1.Node) *inventory {
-	if _, current := c.covering(source); current != nil {
-		return current
-	}
-	answer := nodeDeleted
-	c.write(source.Name, func(n *node) {
-		latest, err := c.lister.Get(source.Name)
-		if err != nil { // Forget will come, or was here
-			return
-		}
-		current := n.inventory.Load()
-		if !c.covers(current, latest) {
-			current = c.next(ctx, current, latest)
-			n.inventory.Store(current)
-		}
-		answer = current
-	})
-	return answer
-}
-
-// covering returns what is known of the node when its inventory is up to date for this version of
-// the Node, else nil.
-func (c *Cache) covering(source *v1.Node) (*node, *inventory) {
-	n := c.find(source.Name)
-	if n == nil {
-		return nil, nil
-	}
-	if current := n.inventory.Load(); c.covers(current, source) {
-		return n, current
-	}
-	return nil, nil
-}
-
-// covers reports whether inv is up to date for a caller that sees this version of the Node.
-func (c *Cache) covers(inv *inventory, source *v1.Node) bool {
-	if inv == nil || inv.source.UID != source.UID || !inv.retryAt.IsZero() && !c.clock.Now().Before(inv.retryAt) {
-		return false
-	}
-	if inv.source.ResourceVersion == source.ResourceVersion {
-		return true
-	}
-	order, err := resourceversion.CompareResourceVersion(inv.source.ResourceVersion, source.ResourceVersion)
-	return err == nil && order > 0
-}
-
-// next returns the inventory that follows current, which may be nil.
-func (c *Cache) next(ctx context.Context, current *inventory, source *v1.Node) *inventory {
-	if current != nil && current.retryAt.IsZero() && sameDevices(current.source, source) {
-		same := *current
-		same.source = source
-		return &same
-	}
-	next := &inventory{source: source, revision: c.revisions.Add(1), verifier: c.verifier.Load()}
-	next.devices, next.taints, next.err = c.compile(ctx, source)
-	if next.err == nil {
-		if next.reported, next.err = deviceinfo.HoldersOf(source); next.err != nil {
-			next.devices, next.taints = nil, nil
-		}
-	}
-	switch {
-	case next.err != nil:
-		klog.FromContext(ctx).Error(next.err, "No devices are scheduled on a node", logkey.Node, klog.KObj(source))
-		if errors.Is(next.err, pluginhost.ErrNoAnswer) {
-			next.retryAt = c.clock.Now().Add(pluginhost.AddNodeInterval)
-		}
-	default:
-		next.plain = next.devices.PlainNames()
-		if !next.devices.Complete() {
-			next.retryAt = c.clock.Now().Add(pluginhost.AddNodeInterval)
-		}
-	}
-	var before []sdk.ResourceName
-	if current != nil {
-		before = current.plain
-	}
-	c.plain.replace(before, next.plain)
-	return next
-}
-
 // sameDevices reports whether two versions of a Node differ in nothing that an inventory is made
 // of.
 func sameDevices(a, b *v1.Node) bool {
@@ -155,42 +47,83 @@ func sameDevices(a, b *v1.Node) bool {
 		apiequality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
 }
 
-// compile reads the Node and adds it to the plugins. Errors do not name the node.
-func (c *Cache) compile(ctx context.Context, source *v1.Node) (*allocation.Inventory, *taints, error) {
-	tainting := readTaints(ctx, source)
-	info := sdk.NewNodeInfo()
-	if value := source.Annotations[deviceinfo.Annotation]; value != "" {
-		decoded, err := deviceinfo.DecodeNode(value)
-		if err != nil {
-			return nil, nil, fmt.Errorf("unreadable inventory: %w", err)
-		}
-		info = decoded
-	}
-	info.Name = source.Name
-	info.KubeCap = quantities(source.Status.Capacity)
-	info.KubeAlloc = quantities(source.Status.Allocatable)
-	if tainting != nil {
-		tainting.withhold(info.Allocatable)
-	}
-	devices, err := c.schedulers.AddNode(ctx, info)
-	if err != nil {
-		return nil, nil, fmt.Errorf("inventory not taken: %w", err)
-	}
-	if tainting == nil {
-		return devices, nil, nil
-	}
-	c.tainted.Store(true)
-	taints, devices, err := tainting.of(ctx, c.schedulers, devices)
-	if err != nil {
-		return nil, nil, fmt.Errorf("inventory not taken without its tainted devices: %w", err)
-	}
-	return devices, taints, nil
-}
-
 func quantities(list v1.ResourceList) sdk.ResourceList {
 	out := make(sdk.ResourceList, len(list))
 	for name, quantity := range list {
 		out[sdk.ResourceName(name)] = quantity.Value()
 	}
 	return out
+}
+
+// supersedes reports whether the node says that the pod holds devices by a later generation of its
+// allocation than the pod carries, of which the seal is valid: somebody has written back an older
+// one.
+func (i *inventory) supersedes(pod *v1.Pod) bool {
+	reported, ok := i.reported[pod.UID]
+	if !ok || reported.Generation == 0 {
+		return false
+	}
+	sealed, err := i.verifier.Open(pod.Annotations[seal.Annotation])
+	return err == nil && reported.Generation > sealed.Generation
+}
+
+// reportedOf returns what the node reports that the pod holds.
+func (i *inventory) reportedOf(pod *v1.Pod, last *state) (holder, bool) {
+	reported, ok := i.reported[pod.UID]
+	if !ok {
+		return holder{}, false
+	}
+	if last != nil {
+		if known, ok := last.present[pod.UID]; ok && known.reported == reported {
+			return known, true
+		}
+	}
+	held := allocation.NewHolder(string(pod.UID), reported.Allocation(pod), request.Containers(pod))
+	return holder{Holder: held, reported: reported}, true
+}
+
+// devicesFor returns the node's devices as a pod with these tolerations may have them.
+func (inv *inventory) devicesFor(
+	ctx context.Context, schedulers *allocation.Set, tolerations []v1.Toleration,
+) (*allocation.Inventory, error) {
+	if inv.taints == nil || len(tolerations) == 0 {
+		return inv.devices, nil
+	}
+	return inv.variant(ctx, schedulers, inv.taints.tolerated(tolerations))
+}
+
+// variant returns the node's devices for pods that tolerate a set of taints.
+func (inv *inventory) variant(
+	ctx context.Context, schedulers *allocation.Set, tolerated uint64,
+) (*allocation.Inventory, error) {
+	if tolerated == 0 {
+		return inv.devices, nil
+	}
+	if known, ok := inv.taints.variants.Get(tolerated); ok {
+		return known, nil
+	}
+	made := inv.devices
+	if restored := inv.taints.restored(tolerated); len(restored) > 0 {
+		var err error
+		if made, err = schedulers.WithAllocatable(ctx, inv.devices, restored, true); err != nil {
+			return nil, err
+		}
+	}
+	if made.Complete() {
+		inv.taints.variants.Add(tolerated, made)
+	}
+	return made, nil
+}
+
+// knownFor is devicesFor if that is known at once; nil if not.
+func (inv *inventory) knownFor(tolerations []v1.Toleration) *allocation.Inventory {
+	if inv.taints == nil || len(tolerations) == 0 {
+		return inv.devices
+	}
+	tolerated := inv.taints.tolerated(tolerations)
+	if tolerated == 0 {
+		return inv.devices
+	}
+	known, _ := inv.taints.variants.Get(tolerated)
+	return known
 }

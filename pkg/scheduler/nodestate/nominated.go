@@ -81,15 +81,6 @@ func (c *Cache) simulate(ctx context.Context, devices *allocation.Node, nominate
 	return allocation.NewHolder(string(nominated.UID), allocated, request.Containers)
 }
 
-// heldByEnding returns what the pods hold that are being deleted, by the names of an inventory.
-func (h *holders) heldByEnding(inventory *allocation.Inventory) sdk.ResourceList {
-	held := sdk.ResourceList{}
-	for _, uid := range h.ending {
-		h.present[uid].On(inventory).AddTo(held)
-	}
-	return held
-}
-
 // beyond returns an allocation less what others hold, and takes that off from what is left of it:
 // plugins are to take no device twice. Init containers run before the others, and one by one.
 func beyond(allocated *sdk.PodInfo, left sdk.ResourceList) *sdk.PodInfo {

@@ -14,22 +14,6 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
-// sealEntries is how many answers about seals are cached. A bound pod with devices needs one.
-const sealEntries = 1 << 15
-
-// sealed is all that the answer about a bound pod's seal depends on: its namespace, name and node
-// do not change while it has its UID.
-type sealed struct {
-	verifier   *seal.Verifier
-	uid        types.UID
-	allocation string // the annotation
-	seal       string
-}
-
-func sealedOf(verifier *seal.Verifier, pod *v1.Pod) sealed {
-	return sealed{verifier, pod.UID, pod.Annotations[deviceinfo.Annotation], pod.Annotations[seal.Annotation]}
-}
-
 // Enforce makes a bound pod hold only what its annotation says under a seal that the verifier
 // accepts; without such a seal it holds what the node reports of it in the annotation
 // KubeDevice/Holders, which is nothing as a rule. Before the first call the annotation is enough
@@ -104,18 +88,6 @@ func (c *Cache) heldBy(pod *v1.Pod, inv *inventory, last *state) (holder, bool) 
 	return inv.reportedOf(pod, last)
 }
 
-// supersedes reports whether the node says that the pod holds devices by a later generation of its
-// allocation than the pod carries, of which the seal is valid: somebody has written back an older
-// one.
-func (i *inventory) supersedes(pod *v1.Pod) bool {
-	reported, ok := i.reported[pod.UID]
-	if !ok || reported.Generation == 0 {
-		return false
-	}
-	sealed, err := i.verifier.Open(pod.Annotations[seal.Annotation])
-	return err == nil && reported.Generation > sealed.Generation
-}
-
 // Held returns what a bound pod holds, or nil for nothing.
 func (c *Cache) Held(pod *v1.Pod) *sdk.PodInfo {
 	var inv *inventory
@@ -131,17 +103,21 @@ func (c *Cache) Held(pod *v1.Pod) *sdk.PodInfo {
 	return nil
 }
 
-// reportedOf returns what the node reports that the pod holds.
-func (i *inventory) reportedOf(pod *v1.Pod, last *state) (holder, bool) {
-	reported, ok := i.reported[pod.UID]
-	if !ok {
+// allocationOf reads what a bound pod's annotation says it holds.
+func allocationOf(pod *v1.Pod, last *state) (holder, bool) {
+	annotation := pod.Annotations[deviceinfo.Annotation]
+	if !deviceinfo.MayAllocate(annotation) {
 		return holder{}, false
 	}
 	if last != nil {
-		if known, ok := last.present[pod.UID]; ok && known.reported == reported {
+		if known, ok := last.present[pod.UID]; ok && known.annotation == annotation {
 			return known, true
 		}
 	}
-	held := allocation.NewHolder(string(pod.UID), reported.Allocation(pod), request.Containers(pod))
-	return holder{Holder: held, reported: reported}, true
+	allocated, err := deviceinfo.PodAllocation(pod)
+	if err != nil {
+		return holder{}, false
+	}
+	held := allocation.NewHolder(string(pod.UID), allocated, request.Containers(pod))
+	return holder{Holder: held, annotation: annotation}, true
 }

@@ -49,15 +49,6 @@ func (c *Cache) Unallocated(ctx context.Context, source *v1.Node, pods []*v1.Pod
 	return slices.DeleteFunc(without, func(pod *v1.Pod) bool { return reported[pod.UID] != nil })
 }
 
-// annotationOf identifies what a pod's annotation says.
-type annotationOf struct {
-	uid types.UID
-	sum uint64 // of the annotation, by maphash
-}
-
-// requestingEntries is of how many pods it is remembered whether their annotations request devices.
-const requestingEntries = 1 << 14
-
 // writesRequests reports whether a pod's annotation requests devices, or cannot be read: its node
 // then refuses the pod, too. It is read once.
 func (c *Cache) writesRequests(uid types.UID, annotation string) bool {

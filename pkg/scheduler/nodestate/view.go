@@ -5,7 +5,6 @@ package nodestate
 
 import (
 	"context"
-	"hash/maphash"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -29,33 +28,6 @@ type View struct {
 
 	inventory *inventory
 	all       []*allocation.Holder // Holders, and what is kept
-}
-
-// estimateEntries are some for each of the nodes that changed last: one for all its pods, and
-// others for those that pods of different priorities leave there.
-const estimateEntries = 1 << 11
-
-// estimateKey identifies a state of a node in the informers.
-type estimateKey struct {
-	node     types.UID
-	revision uint64
-	pods     uint64
-}
-
-// seed is that of fingerprints.
-var seed = maphash.MakeSeed()
-
-// fingerprint identifies versions of pods, in any order.
-func fingerprint(pods []*v1.Pod) uint64 {
-	type version struct {
-		uid     types.UID
-		version string
-	}
-	sum := uint64(len(pods))
-	for _, pod := range pods {
-		sum += maphash.Comparable(seed, version{pod.UID, pod.ResourceVersion})
-	}
-	return sum
 }
 
 // Estimate returns the node's state with what these pods hold, which are bound to it, as far as it

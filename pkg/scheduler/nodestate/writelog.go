@@ -38,10 +38,3 @@ func (l *writeLog) since(from uint64, seen func(name string)) (now uint64, ok bo
 	}
 	return l.count, true
 }
-
-// WrittenSince calls seen with the name of each node whose inventory or reservations may have
-// changed after the first `from` writes to the cache, and returns how many writes there are now. It
-// calls nothing and returns false when the cache no longer knows: then every node may have changed.
-func (c *Cache) WrittenSince(from uint64, seen func(name string)) (now uint64, ok bool) {
-	return c.written.since(from, seen)
-}

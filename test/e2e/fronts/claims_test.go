@@ -56,12 +56,12 @@ func TestAClaimOfTheVendorsOtherDriverReachesAllContainersOfADevicePod(t *testin
 			forging := pod(node.Name, namespace, "forging", 0)
 			forging.Annotations = map[string]string{"cdi.k8s.io/mine": computeDomains.CDI()}
 			forging = clustertest.CreatePod(ctx, t, shared.Client, forging)
-			clustertest.AwaitPod(ctx, t, shared.Client, forging, "to be refused without a claim", func(p *corev1.Pod) bool {
-				return slices.ContainsFunc(p.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool {
-					waiting := status.State.Waiting
-					return waiting != nil && strings.Contains(waiting.Message, "asks for devices")
-				})
-			})
+			isRefused := func(status corev1.ContainerStatus) bool {
+				waiting := status.State.Waiting
+				return waiting != nil && strings.Contains(waiting.Message, "asks for devices")
+			}
+			clustertest.AwaitPod(ctx, t, shared.Client, forging, "to be refused without a claim",
+				func(p *corev1.Pod) bool { return slices.ContainsFunc(p.Status.ContainerStatuses, isRefused) })
 			for _, p := range []*corev1.Pod{claiming, forging} {
 				if err := shared.Client.DeletePod(ctx, p); err != nil {
 					t.Fatal(err) // the driver has to unprepare the claim
