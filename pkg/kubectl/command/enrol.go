@@ -214,7 +214,7 @@ func (o *enrolOptions) printLog(ctx context.Context, pods corev1client.PodInterf
 	if err != nil {
 		return cluster.Explain(err, "get", "pods --subresource=log", pod.Namespace)
 	}
-	defer log.Close() //nolint:errcheck // only read
+	defer log.Close()
 	_, err = io.Copy(o.env.Out, log)
 	return err
 }

@@ -70,12 +70,18 @@ type silent struct{}
 func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
 func (s silent) WithLogger(klog.Logger) events.EventRecorderLogger                           { return s }
 
+// upstreamProfiles returns upstream's profiles.
+type upstreamProfiles func() ([]config.KubeSchedulerProfile, error)
+
+// Profiles implements whatif.Profiles.
+func (p upstreamProfiles) Profiles() ([]config.KubeSchedulerProfile, error) { return p() }
+
 // startEngine starts the engine of a scheduler that serves pods of this scheduler name, knows these
 // objects, and schedules none.
 func startEngine(t *testing.T, name string, objects ...runtime.Object) engine {
 	t.Helper()
 	ctx := klog.NewContext(t.Context(), klog.Logger{})
-	profiles := func() ([]config.KubeSchedulerProfile, error) {
+	profiles := upstreamProfiles(func() ([]config.KubeSchedulerProfile, error) {
 		var versioned configv1.KubeSchedulerConfiguration
 		scheme.Scheme.Default(&versioned)
 		var internal config.KubeSchedulerConfiguration
@@ -86,7 +92,7 @@ func startEngine(t *testing.T, name string, objects ...runtime.Object) engine {
 			set.Enabled = slices.Insert(set.Enabled, 0, config.Plugin{Name: frameworkplugin.Name})
 		}
 		return internal.Profiles, err
-	}
+	})
 	configured, err := profiles()
 	if err != nil {
 		t.Fatal(err)

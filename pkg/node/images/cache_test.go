@@ -177,7 +177,7 @@ func TestALongDescriptionIsReadOverGRPCAndItsSizesAreKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close() //nolint:errcheck // nothing is lost
+	defer conn.Close()
 	c := NewCache(conn)
 	for range 10 {
 		image, err := c.Image(t.Context(), imageOfName("sha256:0"))

@@ -58,18 +58,18 @@ func quantities(list v1.ResourceList) sdk.ResourceList {
 // supersedes reports whether the node says that the pod holds devices by a later generation of its
 // allocation than the pod carries, of which the seal is valid: somebody has written back an older
 // one.
-func (i *inventory) supersedes(pod *v1.Pod) bool {
-	reported, ok := i.reported[pod.UID]
+func (inv *inventory) supersedes(pod *v1.Pod) bool {
+	reported, ok := inv.reported[pod.UID]
 	if !ok || reported.Generation == 0 {
 		return false
 	}
-	sealed, err := i.verifier.Open(pod.Annotations[seal.Annotation])
+	sealed, err := inv.verifier.Open(pod.Annotations[seal.Annotation])
 	return err == nil && reported.Generation > sealed.Generation
 }
 
 // reportedOf returns what the node reports that the pod holds.
-func (i *inventory) reportedOf(pod *v1.Pod, last *state) (holder, bool) {
-	reported, ok := i.reported[pod.UID]
+func (inv *inventory) reportedOf(pod *v1.Pod, last *state) (holder, bool) {
+	reported, ok := inv.reported[pod.UID]
 	if !ok {
 		return holder{}, false
 	}
