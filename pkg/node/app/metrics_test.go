@@ -25,9 +25,11 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// quietNode returns the parts of a node with one GPU, of which only the plugins run.
+// quietNode returns the parts of a node with one GPU, of which only the plugins run, and what says
+// that the kubelet has none of their resources.
 func quietNode(t *testing.T) *node {
 	t.Helper()
 	dir := t.TempDir()
@@ -44,6 +46,7 @@ func quietNode(t *testing.T) *node {
 	n := newNode(ctx, options, "", upstream)
 	n.running.Go(func() { n.files.Run(ctx) })
 	n.running.Go(func() { n.plugins.Run(ctx) })
+	n.running.Go(func() { n.adoption.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		n.wait(ctx)
@@ -109,6 +112,7 @@ func TestTheDocumentationListsEveryMetricWithItsLabels(t *testing.T) {
 	n.measures.observePlugin("one-gpu", "Allocate", time.Second, nil)
 	n.measures.observePatch(nil)
 	n.measures.showOmitted([]string{"a.b/huge"})
+	n.measures.showConflicts([]types.ResourceName{"nvidia.com/gpu"})
 	n.measures.observeFirewall(firewall.Attempt{Vendor: "nvidia.com", Way: firewall.ByEnv},
 		admission.AttemptNeutralised)
 	n.measures.showRegistration(nri.New(nri.Options{}))

@@ -39,7 +39,12 @@ import (
 // The runtime waits longer than by default, as the disk of a busy machine may be slow.
 func TestMain(m *testing.M) {
 	adaptation.SetPluginRequestTimeout(2 * adaptation.DefaultPluginRequestTimeout)
-	goleak.VerifyTestMain(m)
+	// See TestMain of package nri.
+	const stub = "github.com/containerd/nri/pkg/stub.(*stub)."
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction(stub+"Start"), goleak.IgnoreAnyFunction(stub+"Start.func6"),
+		goleak.IgnoreAnyFunction(stub+"connClosed"),
+	)
 }
 
 // installed is when kubecri came to the node.
