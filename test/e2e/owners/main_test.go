@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package owners tests on a real cluster that a resource moves from a device plugin at the kubelet
-// to a plugin file of kubecri, and back, while pods run and arrive: NVIDIA's plugin and nvidiagpu,
+// to a plugin file of kubecri while pods run and arrive: NVIDIA's plugin and nvidiagpu,
 // with a fake of NVIDIA's library.
 package owners
 
