@@ -123,6 +123,24 @@ func startHandling(t *testing.T, socket string) (*Registration, *recorder) {
 	return r, handler
 }
 
+// startConnected starts a runtime at which kubecri is registered, and whose probe has left. before
+// is how many connections had ended then: kubecri tries before there is a runtime, too.
+func startConnected(t *testing.T, socket string) (r *runtime, handler *recorder, before int) {
+	t.Helper()
+	registration, handler := startHandling(t, socket)
+	r = startRuntime(t, socket, false)
+	await(t, "kubecri is registered", registration.isRegistered)
+	await(t, "the probe has left", func() bool {
+		if err := r.create(); err != nil {
+			t.Fatal("a container that is accepted:", err)
+		}
+		_, known, _ := registration.Enforced()
+		return known
+	})
+	_, before = handler.connections()
+	return r, handler, before
+}
+
 func TestAHandlerThatIsDroppedForBeingLateIsRegisteredAgain(t *testing.T) {
 	adaptation.SetPluginRequestTimeout(3 * time.Second)
 	t.Cleanup(func() { adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout) })
@@ -163,17 +181,7 @@ func TestAnAnswerThatNRIDoesNotTransportIsAnErrorInsteadAndTheConnectionStays(t 
 	adaptation.SetPluginRequestTimeout(20 * time.Second) // a busy machine takes its time for megabytes
 	t.Cleanup(func() { adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout) })
 	socket := filepath.Join(t.TempDir(), "nri.sock")
-	registration, handler := startHandling(t, socket)
-	r := startRuntime(t, socket, false)
-	await(t, "kubecri is registered", registration.isRegistered)
-	await(t, "the probe has left", func() bool {
-		if err := r.create(); err != nil {
-			t.Fatal("a container that is accepted:", err)
-		}
-		_, known, _ := registration.Enforced()
-		return known
-	})
-	_, before := handler.connections() // kubecri tries before there is a runtime, too
+	r, handler, before := startConnected(t, socket)
 	for bytes, refused := range map[int]bool{4<<20 - 8<<10: false, 4<<20 - 1<<10: true, 5 << 20: true} {
 		handler.addBytes(bytes)
 		err := r.create()
@@ -189,17 +197,7 @@ func TestAnAnswerThatNRIDoesNotTransportIsAnErrorInsteadAndTheConnectionStays(t 
 // A device plugin may say anything, and the runtime would create the container without kubecri.
 func TestAnErrorThatIsNoTextIsSentAsTextAndTheConnectionStays(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "nri.sock")
-	registration, handler := startHandling(t, socket)
-	r := startRuntime(t, socket, false)
-	await(t, "kubecri is registered", registration.isRegistered)
-	await(t, "the probe has left", func() bool {
-		if err := r.create(); err != nil {
-			t.Fatal("a container that is accepted:", err)
-		}
-		_, known, _ := registration.Enforced()
-		return known
-	})
-	_, before := handler.connections()
+	r, handler, before := startConnected(t, socket)
 	for _, cause := range []error{
 		errors.New("no GPU \xff\xfe"), status.Error(codes.Unavailable, "no GPU \xff\xfe"),
 	} {
