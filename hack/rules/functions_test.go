@@ -14,54 +14,29 @@ import (
 // maxFunctionFields is how many fields of structs in functionsIn are functions: none is added
 // without another one that goes. Where one part of the program calls another, an interface that the
 // caller declares shows whom it calls.
-const maxFunctionFields = 103
+const maxFunctionFields = 24
 
 // functionsIn are the directories whose fields are counted.
 var functionsIn = []string{"pkg/node", "pkg/scheduler"}
 
 // The reasons for which a field is a function.
 const (
-	notifies = "it notifies metrics, events or a reader of progress; nothing comes back"
-	machine  = "it is a call of the machine or of a clock, which tests replace"
-	ends     = "it ends what the struct has begun"
-	row      = "it is one row of a table in the code"
-	once     = "it is a value that is made on its first use"
-	reads    = "it returns one value of a part that is made before the struct"
+	machine = "it loads the plugin files of the machine, which tests replace"
+	ends    = "it ends what the struct has begun"
+	row     = "it is one row of a table in the code"
+	once    = "it is a value that is made on its first use"
 )
 
 // functionFields are the fields by their reasons: names by package, each as Type.field, or as
 // .field in a struct without a name.
 var functionFields = map[string]map[string]string{
-	notifies: {
-		"pkg/node/admission": "Admission.Observe Admission.ObserveFirewall Admission.Warn Admission.WarnIgnored " +
-			"Admission.WarnLeftOut Seals.Observe Seals.Warn",
-		"pkg/node/adoption":  "FilesOptions.Conflicts FilesOptions.Warn",
-		"pkg/node/advertise": "Options.Observe Options.Omitted Options.Published Options.Refuse Options.Taints",
-		"pkg/node/criproxy":  "Options.Observe",
-		"pkg/node/devicehealth": "Options.Observe Options.Warn TaintOptions.Observe TaintOptions.Warn Taints.event " +
-			"Tracker.event evictor.observe evictor.warn",
-		"pkg/node/devicemanager": "Options.Observe",
-		"pkg/node/enrolment":     "Options.Progress",
-		"pkg/node/failover":      "Options.Observe Options.Warn",
-		"pkg/node/nri":           "validator.found",
-		"pkg/node/nrifront":      "Options.Warn",
-		"pkg/node/plugins":       "Files.observe",
-		"pkg/node/uninstall":     "Options.Progress",
-	},
 	machine: {
-		"pkg/node/app": "Options.loadPlugins",
-		"pkg/node/enrolment": "Host.Run Host.changing Options.CDI Options.CheckNRI Options.CheckPlugin " +
-			"Options.Configuration Options.Connect Options.Free Options.Granted Options.Registered Options.Runtime " +
-			"Options.ServerTime Options.Unit Options.Validator Options.Withdraw",
-		"pkg/node/firewall": "Options.Exists",
-		"pkg/node/nri":      "Machine.Peer Machine.Run",
-		"pkg/node/plugins":  "Files.load",
-		"pkg/node/pods":     "Registry.now",
+		"pkg/node/app":     "Options.loadPlugins",
+		"pkg/node/plugins": "Files.load",
 	},
 	ends: {
 		"pkg/node/conformance":          "session.stop",
 		"pkg/node/criproxy":             "Proxy.end",
-		"pkg/node/enrolment":            "NRI.Stop",
 		"pkg/node/nri":                  "validator.leave",
 		"pkg/node/nrifront":             "Devices.stop Front.leave Front.stop",
 		"pkg/scheduler/frameworkplugin": "background.stop",
@@ -69,6 +44,7 @@ var functionFields = map[string]map[string]string{
 	row: {
 		"pkg/node/app":         "check.note check.run",
 		"pkg/node/conformance": "check.observe check.run",
+		"pkg/node/criproxy":    "Limit.Refuse",
 		"pkg/node/enrolment":   "step.do",
 		"pkg/node/firewall":    "reader.permits",
 		"pkg/scheduler/config": "optional.parse",
@@ -77,23 +53,6 @@ var functionFields = map[string]map[string]string{
 	once: {
 		"pkg/node/admission":       "podRef.annotation",
 		"pkg/scheduler/allocation": "Inventory.byDevice Node.content Node.state Node.summary translation.sized",
-	},
-	reads: {
-		"pkg/node/admission": "Admission.CDI Admission.Holder Admission.Image Admission.Variables " +
-			"Seals.Mode Seals.Verifier",
-		"pkg/node/adoption":      "FilesOptions.Grants",
-		"pkg/node/advertise":     "Options.KubeletCounts",
-		"pkg/node/app":           "deviceMetrics.grants deviceMetrics.inventory",
-		"pkg/node/criproxy":      "Limit.Refuse",
-		"pkg/node/devicehealth":  "Keeper.outdated TaintKeeper.outdated",
-		"pkg/node/devicemanager": "Options.KubeletResources",
-		"pkg/node/failover":      "Options.Take",
-		"pkg/node/firewall":      "Container.Own Options.KubeletServes",
-		"pkg/node/nri":           "Options.Listable Options.Settings Registration.listable Registration.settings",
-		"pkg/node/nrifront":      "Options.Since",
-		"pkg/node/seals":         "Agreement.stated",
-		"pkg/node/podresources": "Devices.Extended Devices.Replaces Options.Devices Options.Grants alphaLister.now " +
-			"lister.now",
 	},
 }
 

@@ -134,18 +134,66 @@ const (
 	AttemptAllowed     FirewallAction = "allowed" // by the list of pods that are let through
 )
 
-// Seals says what to do about allocations that the scheduler did not seal. The zero value looks at
-// no seal.
-type Seals struct {
-	// Mode returns the mode to use now; "" and no function are seal.Off.
-	Mode func() seal.Mode
-	// Verifier returns what to verify with. Its error says why no key is known.
-	Verifier func() (*seal.Verifier, error)
-	// Warn puts a warning on a pod that seal.Enforce would refuse. It must not block.
-	Warn func(pod *corev1.ObjectReference, message string)
-	// Observe is called with the result of each verification: SealValid, SealNoKeys, or a
+// Seals has the node's seal mode and the keys of the scheduler. *seals.Agreement implements it.
+type Seals interface {
+	// Mode returns the current mode; "" is seal.Off.
+	Mode() seal.Mode
+	// Verifier returns the keys. Its error says why no key is known.
+	Verifier() (*seal.Verifier, error)
+	// Observe is notified of the result of each verification: SealValid, SealNoKeys, or a
 	// seal.Reason.
-	Observe func(result string)
+	Observe(result string)
+}
+
+// CDI knows whether the container runtime supports CDI devices. *cdi.Support implements it.
+type CDI interface {
+	// Check returns nil if the runtime honours CDI devices, and the reason otherwise. The error
+	// wraps cdi.ErrUnknown while this is not known.
+	Check() error
+}
+
+// Files are the plugin files of the node. *adoption.Files implements it.
+type Files interface {
+	// Holder returns a pod, as namespace/name, other than that of this UID, which holds a device of
+	// an extended resource by a plugin file; empty if there is none.
+	Holder(resource types.ResourceName, otherThan string) string
+}
+
+// Images are the images of the container runtime. *images.Cache implements it.
+type Images interface {
+	// Image returns what an image sets in its containers.
+	Image(ctx context.Context, image *runtimeapi.ImageSpec) (images.Image, error)
+}
+
+// Variables makes CDI devices. *cdi.Variables implements it.
+type Variables interface {
+	// Device returns the name of a CDI device that sets variables, each as name=value, after
+	// everything else has. Its error says why there is none.
+	Device(variables []string) (cdiDevice string, err error)
+}
+
+// Events writes warning events on pods for their owners to see. Its methods must not block.
+type Events interface {
+	// WarnRefused reports that a container of the pod is refused.
+	WarnRefused(pod *corev1.ObjectReference, message string)
+	// WarnIgnored reports that a container is created, and a request of it past the scheduler is
+	// not obeyed.
+	WarnIgnored(pod *corev1.ObjectReference, message string)
+	// WarnLeftOut reports that a container is created without a part of what device plugins
+	// answered.
+	WarnLeftOut(pod *corev1.ObjectReference, message string)
+	// WarnNotSealed reports that seal.Enforce would refuse the pod.
+	WarnNotSealed(pod *corev1.ObjectReference, message string)
+}
+
+// Metrics counts decisions.
+type Metrics interface {
+	// ObserveContainer counts a container.
+	ObserveContainer(outcome Outcome)
+	// ObserveFirewall counts a request past the scheduler.
+	ObserveFirewall(attempt firewall.Attempt, action FirewallAction)
+	// ObserveSeal counts the verification of a seal, by its result; see Seals.
+	ObserveSeal(result string)
 }
 
 // Admission is set up once; its methods are then safe for concurrent use.
@@ -156,9 +204,8 @@ type Admission struct {
 	Grants    Grants
 	Responses Responses
 	HostFS    inject.HostFS
-	// CDI returns nil if the runtime honours CDI devices, and otherwise why not; see package cdi.
-	CDI func() error
-	// Seals says what to do about allocations that the scheduler did not seal.
+	CDI       CDI
+	// Seals has the seal mode and the keys; nil for seal.Off.
 	Seals Seals
 	// Adopted has the devices of adopted pods.
 	Adopted Adopted
@@ -168,28 +215,16 @@ type Admission struct {
 	Allowlist firewall.Allowlist
 	// Kubelet has what the firewall needs to know of the kubelet.
 	Kubelet Kubelet
-	// Holder, if set, returns a pod, as namespace/name, other than that of this UID, which holds a
-	// device of an extended resource by a plugin file, or nothing.
-	Holder func(resource types.ResourceName, otherThan string) string
-	// Image returns what an image sets in its containers; see images.Cache.
-	Image func(ctx context.Context, image *runtimeapi.ImageSpec) (images.Image, error)
+	// Files has the pods that hold devices of plugin files; nil for none.
+	Files Files
+	// Images are the images of the container runtime.
+	Images Images
 	// Sandboxes has what the firewall needs to know of sandboxes.
 	Sandboxes Sandboxes
-	// Variables returns the name of a CDI device that sets variables, each as name=value, after
-	// everything else has. Its error says why there is none.
-	Variables func(variables []string) (cdiDevice string, err error)
-	// Warn puts a warning on the pod for its owner to see. It must not block.
-	Warn func(pod *corev1.ObjectReference, message string)
-	// WarnIgnored puts a warning on the pod that something that it asked for is not obeyed, while
-	// its container is created. It must not block.
-	WarnIgnored func(pod *corev1.ObjectReference, message string)
-	// WarnLeftOut, if set, puts a warning on the pod that its container is created without a part
-	// of what device plugins answered. It must not block.
-	WarnLeftOut func(pod *corev1.ObjectReference, message string)
+	// Variables makes the CDI devices that set variables.
+	Variables Variables
+	Events    Events
+	Metrics   Metrics
 	// Refusals remembers the pods that were refused; nil for none.
 	Refusals *Refusals
-	// Observe, if set, is called with the outcome of each container.
-	Observe func(Outcome)
-	// ObserveFirewall, if set, is called for what a container asks for past the scheduler.
-	ObserveFirewall func(firewall.Attempt, FirewallAction)
 }

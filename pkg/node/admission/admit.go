@@ -17,7 +17,7 @@ import (
 // is returned must win over what the container has: a variable that is set twice has this value.
 func (a *Admission) Admit(ctx context.Context, c Container) (addition *runtimeapi.ContainerConfig, err error) {
 	outcome := Refused
-	defer func() { a.observeOutcome(outcome) }()
+	defer func() { a.Metrics.ObserveContainer(outcome) }()
 	r := newRequest(c)
 	devicePod, err := a.verify(ctx, r)
 	if err == nil && !devicePod {
@@ -45,10 +45,4 @@ func (a *Admission) Admit(ctx context.Context, c Container) (addition *runtimeap
 			Info("A container is changed", logkey.Outcome, outcome, logkey.Pod, r.ref(), logkey.Container, r.container)
 	}
 	return addition, nil
-}
-
-func (a *Admission) observeOutcome(outcome Outcome) {
-	if a.Observe != nil {
-		a.Observe(outcome)
-	}
 }

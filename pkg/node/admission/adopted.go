@@ -86,11 +86,11 @@ func refuseUnallocated(r *request) error {
 // another pod holds devices of the resource by a plugin file: the kubelet does not know which, and
 // may have given it the same.
 func (a *Admission) refuseHeld(r *request) error {
-	if !r.fromAPI || a.Holder == nil {
+	if !r.fromAPI || a.Files == nil {
 		return nil
 	}
 	for _, requested := range r.spec.Requests[r.container] {
-		if holder := a.Holder(requested, r.uid); holder != "" {
+		if holder := a.Files.Holder(requested, r.uid); holder != "" {
 			return later(fmt.Errorf("container %q requests %s, which a device plugin at the kubelet serves now, and "+
 				"pod %s holds a device of it by a plugin file of kubecri: the kubelet may have given it to both; the "+
 				"container starts when no such pod is left", r.container, requested, holder))

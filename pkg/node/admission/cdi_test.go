@@ -43,7 +43,7 @@ func TestADeviceThatTheRuntimeWouldIgnoreIsRefused(t *testing.T) {
 		"a device node needs no CDI": {plugin: &cards{}, cdi: errors.New("the runtime is too old")},
 	} {
 		f := fixtureWith(t, test.plugin)
-		f.CDI = func() error { return test.cdi }
+		f.cdiErr = test.cdi
 		f.pods["u"] = requesting
 		config, err := f.create(
 			t,

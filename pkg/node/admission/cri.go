@@ -32,7 +32,7 @@ type CRI struct{ *Admission }
 func (c CRI) CreateContainer(ctx context.Context, raw []byte) (suffix []byte, err error) {
 	request, err := inject.Decode(raw)
 	if err != nil {
-		c.observeOutcome(Refused)
+		c.Metrics.ObserveContainer(Refused)
 		return nil, invalid(err)
 	}
 	container := containerOf(request)
@@ -41,7 +41,7 @@ func (c CRI) CreateContainer(ctx context.Context, raw []byte) (suffix []byte, er
 		err = c.checkContents(ctx, request)
 	}
 	if err != nil {
-		c.observeOutcome(Refused)
+		c.Metrics.ObserveContainer(Refused)
 		return nil, c.refuse(ctx, pod, err)
 	}
 	failpoint.Reach(failpoint.Decoded)
@@ -84,7 +84,7 @@ func (c CRI) checkContents(ctx context.Context, request *runtimeapi.CreateContai
 	}
 	config := request.GetConfig()
 	contents := nribound.CRIContainerContents(config)
-	image, err := c.Image(ctx, config.GetImage())
+	image, err := c.Images.Image(ctx, config.GetImage())
 	switch {
 	case err == nil:
 		contents = contents.Plus(image.Contents(config))

@@ -112,7 +112,7 @@ func (a *Admission) neutralise(
 		}
 	}
 	if !c.Adjusted && guard.NeedsImage(c, allocated) {
-		image, err := a.Image(ctx, r.config.GetImage())
+		image, err := a.Images.Image(ctx, r.config.GetImage())
 		if err != nil {
 			return quietly(fmt.Errorf("the variables of the image of container %q, which the container runtime of a "+
 				"device vendor obeys, are not known: %w", r.container, err))
@@ -136,9 +136,9 @@ func (a *Admission) neutralise(
 	}
 	if len(o.Ended) > 0 {
 		a.observe(o.Ended, AttemptNeutralised)
-		a.WarnIgnored(r.object(), short(fmt.Sprintf("container %q: %s asks the container runtime for devices, and is "+
-			"not obeyed: a container gets the devices that it was allocated. Request devices in its limits, or have "+
-			"the pod's service account added to --device-firewall-allow on the node", r.container, list(o.Ended))))
+		a.Events.WarnIgnored(r.object(), short(fmt.Sprintf("container %q: %s asks the container runtime for devices, "+
+			"and is not obeyed: a container gets the devices that it was allocated. Request devices in its limits, or "+
+			"have the pod's service account added to --device-firewall-allow on the node", r.container, list(o.Ended))))
 	}
 	return nil
 }
@@ -152,7 +152,7 @@ func (a *Admission) setLast(r *request, last []*runtimeapi.KeyValue, delta *runt
 	for _, env := range last {
 		variables = append(variables, env.GetKey()+"="+string(env.GetValue()))
 	}
-	name, err := a.Variables(variables)
+	name, err := a.Variables.Device(variables)
 	if err != nil {
 		return never(fmt.Errorf("container %q: the environment variable %s stands twice, in its image or in image and "+
 			"pod, and cannot be overridden: %w", r.container, last[0].GetKey(), err))
@@ -201,11 +201,8 @@ func (a *Admission) isAllowed(ctx context.Context, pod podRef, spec pods.Pod) (b
 }
 
 func (a *Admission) observe(attempts []firewall.Attempt, action FirewallAction) {
-	if a.ObserveFirewall == nil {
-		return
-	}
 	for _, attempt := range attempts {
-		a.ObserveFirewall(attempt, action)
+		a.Metrics.ObserveFirewall(attempt, action)
 	}
 }
 
@@ -214,7 +211,7 @@ func (a *Admission) observe(attempts []firewall.Attempt, action FirewallAction) 
 func (a *Admission) asFirewall(r *request, guard *firewall.Guard) (firewall.Container, error) {
 	c := firewall.Container{PodAnnotations: r.annotations, Config: r.config, Adjusted: r.withImage}
 	if r.withImage {
-		c.Own = r.spec.SetsVariable(r.container)
+		c.Own = r.spec.VariablesOf(r.container)
 	}
 	managed, _ := a.Pods.DeviceResources()
 	isOther := func(requested types.ResourceName) bool { return !managed[requested] }

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
@@ -57,6 +56,9 @@ type fixture struct {
 	ignored  []string
 	leftOut  []string
 	attempts []string
+
+	notSealed, verified []string // warnings and results of seals
+
 	kubelets map[types.ResourceName]bool // what the kubelet serves
 	files    map[string]bool             // device files of the node
 	wall     *firewall.Firewall          // on if it is the admission's
@@ -73,15 +75,25 @@ type fixture struct {
 	variablesErr error                  // why there is no CDI device that sets variables
 	unknown      error                  // why none of gifts, claims and sandbox is known
 	noImage      error                  // why the image is not
+	sizes        images.Image           // of the image's parts
+	cdiErr       error                  // why the runtime has no CDI devices
 }
 
-// noFiles is a node of whose device files none is known.
-type noFiles struct{}
+// KubeletServes implements firewall.Kubelet.
+func (f *fixture) KubeletServes(_ context.Context, is func(types.ResourceName) bool) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Keys(f.kubelets)), is)
+}
 
-func (noFiles) Number(string) (firewall.DeviceNumber, error) {
+// Number implements firewall.DeviceFiles: the number of no file is known.
+func (f *fixture) Number(string) (firewall.DeviceNumber, error) {
 	return firewall.DeviceNumber{}, errors.New("none")
 }
-func (noFiles) Glob(string) []string { return nil }
+
+// Glob implements firewall.DeviceFiles.
+func (f *fixture) Glob(string) []string { return nil }
+
+// Exists implements firewall.DeviceFiles.
+func (f *fixture) Exists(path string) bool { return f.files[path] }
 
 // Pods is the runtime as the grants see it.
 func (f *fixture) Pods(context.Context) (map[string]grants.RuntimeState, error) {
@@ -135,7 +147,7 @@ func newFixtureOf(t *testing.T, load plugins.Load, served ...devicemanager.Plugi
 func newFixtureAt(t *testing.T, path, boot string, load plugins.Load, served ...devicemanager.Plugins) *fixture {
 	t.Helper()
 	f := &fixture{pods: knownPods{}, live: livePods{}}
-	files := plugins.NewFiles("node-1", load, plugins.DefaultTiming(), func(string, string, time.Duration, error) {})
+	files := plugins.NewFiles("node-1", load, plugins.DefaultTiming(), nil)
 	transports := []plugins.Transport{files}
 	record := grants.New(grants.Options{
 		Path: path, Boot: boot, Node: "node-1", Runtime: runtimeOf{f},
@@ -156,36 +168,75 @@ func newFixtureAt(t *testing.T, path, boot string, load plugins.Load, served ...
 	})
 	f.wall = firewall.New(firewall.Options{
 		Plugins: manager,
-		KubeletServes: func(_ context.Context, is func(types.ResourceName) bool) bool {
-			return slices.ContainsFunc(slices.Collect(maps.Keys(f.kubelets)), is)
-		},
-		Exists: func(path string) bool { return f.files[path] },
-		Files:  noFiles{},
+		Kubelet: f, Files: f,
 	})
 	registry := registryOf(manager)
 	registry.NotePublished([]string{"example.com/before"})
 	f.CRI = CRI{&Admission{
 		NodeName: "node-1", Pods: nodePods{f.pods, registry}, Devices: manager, Grants: record,
-		Responses: record.Responses(), HostFS: devNodes{}, CDI: func() error { return nil },
+		Responses: record.Responses(), HostFS: devNodes{}, CDI: f, Images: f, Variables: f,
 		Kubelet: kubelet{f}, Sandboxes: sandboxes{f},
-		Image: func(context.Context, *runtimeapi.ImageSpec) (images.Image, error) {
-			return images.Image{Variables: f.image}, f.noImage
-		},
-		Variables: func(variables []string) (string, error) {
-			return "kubedevice.io/variables=" + strings.Join(variables, "+"), f.variablesErr
-		},
-		Warn:    func(_ *corev1.ObjectReference, message string) { f.warnings = append(f.warnings, message) },
-		Observe: func(outcome Outcome) { f.outcomes = append(f.outcomes, outcome) },
-		WarnIgnored: func(_ *corev1.ObjectReference, message string) {
-			f.ignored = append(f.ignored, message)
-		},
-		WarnLeftOut: func(_ *corev1.ObjectReference, message string) { f.leftOut = append(f.leftOut, message) },
-		ObserveFirewall: func(attempt firewall.Attempt, action FirewallAction) {
-			f.attempts = append(f.attempts, fmt.Sprint(attempt.Vendor, " ", attempt.Way, " ", action))
-		},
+		Events: f, Metrics: f,
 	}}
 	return f
 }
+
+// Check implements CDI.
+func (f *fixture) Check() error { return f.cdiErr }
+
+// Image implements Images.
+func (f *fixture) Image(context.Context, *runtimeapi.ImageSpec) (images.Image, error) {
+	image := f.sizes
+	image.Variables = f.image
+	return image, f.noImage
+}
+
+// Device implements Variables.
+func (f *fixture) Device(variables []string) (string, error) {
+	return "kubedevice.io/variables=" + strings.Join(variables, "+"), f.variablesErr
+}
+
+// WarnRefused implements Events.
+func (f *fixture) WarnRefused(_ *corev1.ObjectReference, message string) {
+	f.warnings = append(f.warnings, message)
+}
+
+// WarnIgnored implements Events.
+func (f *fixture) WarnIgnored(_ *corev1.ObjectReference, message string) {
+	f.ignored = append(f.ignored, message)
+}
+
+// WarnLeftOut implements Events.
+func (f *fixture) WarnLeftOut(_ *corev1.ObjectReference, message string) {
+	f.leftOut = append(f.leftOut, message)
+}
+
+// WarnNotSealed implements Events.
+func (f *fixture) WarnNotSealed(_ *corev1.ObjectReference, message string) {
+	f.notSealed = append(f.notSealed, message)
+}
+
+// ObserveContainer implements Metrics.
+func (f *fixture) ObserveContainer(outcome Outcome) { f.outcomes = append(f.outcomes, outcome) }
+
+// ObserveFirewall implements Metrics.
+func (f *fixture) ObserveFirewall(attempt firewall.Attempt, action FirewallAction) {
+	f.attempts = append(f.attempts, fmt.Sprint(attempt.Vendor, " ", attempt.Way, " ", action))
+}
+
+// ObserveSeal implements Metrics.
+func (f *fixture) ObserveSeal(result string) { f.verified = append(f.verified, result) }
+
+// discards are Events and Metrics that nothing reads.
+type discards struct{}
+
+func (discards) WarnRefused(*corev1.ObjectReference, string)      {}
+func (discards) WarnIgnored(*corev1.ObjectReference, string)      {}
+func (discards) WarnLeftOut(*corev1.ObjectReference, string)      {}
+func (discards) WarnNotSealed(*corev1.ObjectReference, string)    {}
+func (discards) ObserveContainer(Outcome)                         {}
+func (discards) ObserveFirewall(firewall.Attempt, FirewallAction) {}
+func (discards) ObserveSeal(string)                               {}
 
 type runtimeOf struct{ f *fixture }
 

@@ -88,11 +88,8 @@ func (a *Admission) devicesFor(
 
 // warnLeftOut says on the pod which parts of what device plugins answered its container lacks.
 func (a *Admission) warnLeftOut(r *request, leftOut []string) {
-	if a.WarnLeftOut == nil {
-		return
-	}
 	for _, text := range leftOut {
-		a.WarnLeftOut(r.object(), short(fmt.Sprintf("container %q: %s", r.container, text)))
+		a.Events.WarnLeftOut(r.object(), short(fmt.Sprintf("container %q: %s", r.container, text)))
 	}
 }
 
@@ -138,7 +135,7 @@ func (a *Admission) checkCDI(delta *runtimeapi.ContainerConfig) error {
 	if len(delta.GetCDIDevices()) == 0 {
 		return nil
 	}
-	err := a.CDI()
+	err := a.CDI.Check()
 	switch {
 	case err == nil:
 		return nil

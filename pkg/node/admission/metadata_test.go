@@ -74,19 +74,25 @@ func TestWhatTheImageSetsCountsInTheSizeOfAContainer(t *testing.T) {
 	} {
 		f := newFixture(t, true)
 		f.pods["u"] = plain
-		f.Image = func(context.Context, *runtimeapi.ImageSpec) (images.Image, error) { return test.image, test.err }
+		f.sizes, f.noImage = test.image, test.err
 		if _, err := f.createAs(t, "u", "api", nil, largeConfig(half)); status.Code(err) != test.want {
 			t.Errorf("%s: %v, want %v", name, err, test.want)
 		}
 	}
 }
 
+// imageOf is a runtime with one image.
+type imageOf images.Image
+
+// Image implements Images.
+func (i imageOf) Image(context.Context, *runtimeapi.ImageSpec) (images.Image, error) {
+	return images.Image(i), nil
+}
+
 func TestAnImageWithTooManyVariablesIsRefusedByTheProxyWhereTheFirstCounts(t *testing.T) {
 	f := fixtureWith(t, &gaudis{})
 	f.pods["u"] = plain
-	f.Image = func(context.Context, *runtimeapi.ImageSpec) (images.Image, error) {
-		return images.Image{VariablesLeftOut: true, VariablesSize: 70_000}, nil
-	}
+	f.Images = imageOf{VariablesLeftOut: true, VariablesSize: 70_000}
 	if _, err := f.create(t, "u", "main", "api", nil); err != nil {
 		t.Errorf("without the firewall: %v", err)
 	}

@@ -58,23 +58,29 @@ func TestAnAnnotationThatTheSchedulerDoesNotReadIsNotDecoded(t *testing.T) {
 	}
 }
 
+// countedReads is a runtime that counts how often an image was read.
+type countedReads int
+
+// Image implements Images.
+func (c *countedReads) Image(context.Context, *runtimeapi.ImageSpec) (images.Image, error) {
+	*c++
+	return images.Image{}, nil
+}
+
 func TestAPodThatWasRefusedBeforeIsRefusedWithoutItsImage(t *testing.T) {
 	f := newFixture(t, true)
 	f.Refusals = NewRefusals()
 	f.pods["u"] = plain
-	reads := 0
-	f.Image = func(context.Context, *runtimeapi.ImageSpec) (images.Image, error) {
-		reads++
-		return images.Image{}, nil
-	}
+	read := new(countedReads)
+	f.Images = read
 	for range 3 {
 		_, err := f.create(t, "u", "main", "api", map[string]string{deviceinfo.Annotation: "{"})
 		if status.Code(err) != codes.FailedPrecondition {
 			t.Fatal(err)
 		}
 	}
-	if reads != 1 || len(f.outcomes) != 3 {
-		t.Errorf("the image was read %d times, outcomes %v", reads, f.outcomes)
+	if *read != 1 || len(f.outcomes) != 3 {
+		t.Errorf("the image was read %d times, outcomes %v", *read, f.outcomes)
 	}
 }
 

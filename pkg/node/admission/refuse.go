@@ -66,7 +66,7 @@ func (a *Admission) refuse(ctx context.Context, pod podRef, err error) error {
 		logger.Info("A container is refused", logkey.Code, r.code, logkey.Reason, text)
 	}
 	if !r.quiet {
-		a.Warn(pod.object(), text)
+		a.Events.WarnRefused(pod.object(), text)
 	}
 	return status.Error(r.code, "kubecri: "+text)
 }
@@ -74,7 +74,7 @@ func (a *Admission) refuse(ctx context.Context, pod podRef, err error) error {
 // Refuse refuses a container, or the sandbox of a pod, for a cause that the frontend has found:
 // only a change of the pod helps. It returns the answer, as Admit does.
 func (a *Admission) Refuse(ctx context.Context, pod Pod, cause error) error {
-	a.observeOutcome(Refused)
+	a.Metrics.ObserveContainer(Refused)
 	return a.refuse(ctx, newPodRef(pod), never(cause))
 }
 

@@ -64,7 +64,7 @@ func (a *Admission) replace(
 	if spec.Seal == "" {
 		return now, seen, nil
 	}
-	if a.Seals.mode() != seal.Enforce {
+	if a.sealMode() != seal.Enforce {
 		return now, seen, errNoSeals
 	}
 	written, err := deviceinfo.DecodePod(spec.Allocation)

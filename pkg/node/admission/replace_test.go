@@ -155,7 +155,7 @@ func TestWhichAllocationTakesThePlaceOfTheOneThatWasGranted(t *testing.T) {
 		}, seen: 1, says: "default/pod-u2"},
 		"any where seals are not enforced": {now: func(t *testing.T, f *fixture) {
 			f.carries(t, uid, 1, devices{"main": {card1}}, generation(1))
-			f.Seals.Mode = func() seal.Mode { return seal.Warn }
+			f.withSeals(seal.Warn, nil)
 		}, says: "not enforced"},
 		"any while no key is known": {now: func(t *testing.T, f *fixture) {
 			f.carries(t, uid, 1, devices{"main": {card1}}, generation(1))

@@ -12,11 +12,11 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
-func (s *Seals) mode() seal.Mode {
-	if s.Mode == nil {
+func (a *Admission) sealMode() seal.Mode {
+	if a.Seals == nil {
 		return seal.Off
 	}
-	return cmp.Or(s.Mode(), seal.Off)
+	return cmp.Or(a.Seals.Mode(), seal.Off)
 }
 
 // Results of a verification that are no seal.Reason.
@@ -29,15 +29,17 @@ const (
 // this node. A pod that was granted devices before is not asked for a seal: that is verified once,
 // before its first device, and once more where the node has asked for another one; see Replace.
 func (a *Admission) verifySeal(r *request) error {
-	mode := a.Seals.mode()
+	mode := a.sealMode()
 	if mode == seal.Off {
 		return nil
 	}
 	result, err := a.checkSeal(r)
+	a.Metrics.ObserveSeal(result)
 	a.Seals.Observe(result)
 	if err != nil && mode == seal.Warn {
-		a.Seals.Warn(r.object(), fmt.Sprintf("%v (it gets its devices all the same, until --seal-mode is %s)", err,
-			seal.Enforce))
+		a.Events.WarnNotSealed(r.object(),
+			fmt.Sprintf("%v (it gets its devices all the same, until --seal-mode is %s)", err,
+				seal.Enforce))
 		return nil
 	}
 	return err

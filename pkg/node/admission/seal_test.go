@@ -13,7 +13,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	corev1 "k8s.io/api/core/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
@@ -59,20 +58,28 @@ func sealed(
 
 // withSeals makes the fixture look at seals, with key 1 alone, or with none and the error.
 func (f *fixture) withSeals(mode seal.Mode, noKeys error) (results, warnings *[]string) {
-	results, warnings = &[]string{}, &[]string{}
-	f.Seals = Seals{
-		Mode: func() seal.Mode { return mode },
-		Verifier: func() (*seal.Verifier, error) {
-			if noKeys != nil {
-				return nil, noKeys
-			}
-			return seal.NewVerifier(publicKey(1)), nil
-		},
-		Warn:    func(_ *corev1.ObjectReference, message string) { *warnings = append(*warnings, message) },
-		Observe: func(result string) { *results = append(*results, result) },
-	}
-	return results, warnings
+	s := &fakeSeals{mode: mode, noKeys: noKeys}
+	f.Seals, f.notSealed = s, nil
+	return &s.results, &f.notSealed
 }
+
+// fakeSeals has key 1 alone, or none and the error.
+type fakeSeals struct {
+	mode    seal.Mode
+	noKeys  error
+	results []string
+}
+
+func (s *fakeSeals) Mode() seal.Mode { return s.mode }
+
+func (s *fakeSeals) Verifier() (*seal.Verifier, error) {
+	if s.noKeys != nil {
+		return nil, s.noKeys
+	}
+	return seal.NewVerifier(publicKey(1)), nil
+}
+
+func (s *fakeSeals) Observe(result string) { s.results = append(s.results, result) }
 
 func TestADevicePodWithoutAValidSealIsRefusedOrWarned(t *testing.T) {
 	const uid = "u1"

@@ -12,7 +12,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
@@ -49,7 +48,7 @@ func TestAHangingPluginDelaysOnlyItsOwnPods(t *testing.T) {
 	const others = 40
 	hanging := &hangingCards{inside: make(chan struct{}, 2), release: make(chan struct{})}
 	f := fixtureWith(t, hanging, &sharedWidget{})
-	f.Warn, f.Observe = func(*corev1.ObjectReference, string) {}, nil
+	f.Events, f.Metrics = discards{}, discards{}
 	request := func(uid string, from types.ResourceName) []byte {
 		annotations := allocation(t, "pod-"+uid, "node-1", map[string][]types.ResourceName{"main": {from}})
 		f.live[uid] = true

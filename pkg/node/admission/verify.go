@@ -89,7 +89,7 @@ func (a *Admission) verify(ctx context.Context, r *request) (devicePod bool, err
 // that it depends on; otherwise nil.
 func (a *Admission) remembered(pod podRef) error {
 	cause := a.Refusals.get(pod)
-	if cause == nil && a.Seals.mode() == seal.Enforce {
+	if cause == nil && a.sealMode() == seal.Enforce {
 		cause = a.Refusals.getSealed(pod)
 	}
 	if cause == nil || a.Grants.Has(pod.uid) {

@@ -34,14 +34,29 @@ type FilesOptions struct {
 	// StateFile is the file in which it survives a restart what the kubelet has from this program.
 	StateFile string
 	// Grants has the devices that pods hold.
-	Grants func() []grants.Allocation
-	// Conflicts, if set, is called with the resources of plugin files that are not offered, sorted,
-	// when they are others.
-	Conflicts func([]types.ResourceName)
-	// Warn, if set, is called for each of them with the reason, when that is another.
-	Warn func(error)
+	Grants  Lister
+	Events  FilesEvents
+	Metrics FilesMetrics
 	// Clock, if set, replaces the real one.
 	Clock clock.PassiveClock
+}
+
+// Lister lists the devices that pods hold. *grants.Checkpoint implements it.
+type Lister interface {
+	List() []grants.Allocation
+}
+
+// FilesEvents writes warning events on the node.
+type FilesEvents interface {
+	// WarnOfConflict reports that a plugin file does not offer a resource, and why. It must not
+	// block.
+	WarnOfConflict(conflict error)
+}
+
+// FilesMetrics shows what plugin files do not offer.
+type FilesMetrics interface {
+	// ShowConflicts replaces the resources of plugin files that are not offered; names is sorted.
+	ShowConflicts(names []types.ResourceName)
 }
 
 // Files are the plugin files of a node as far as their resources are not another's. It is a
@@ -81,12 +96,6 @@ var _ plugins.Transport = (*Files)(nil)
 func NewFiles(options FilesOptions) (*Files, error) {
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
-	}
-	if options.Conflicts == nil {
-		options.Conflicts = func([]types.ResourceName) {}
-	}
-	if options.Warn == nil {
-		options.Warn = func(error) {}
 	}
 	f := &Files{
 		options: options, state: &statefile.File{Path: options.StateFile, Kind: "files"},
@@ -147,7 +156,7 @@ func (f *Files) compare(
 	place func(context.Context, types.ResourceName, claim),
 ) {
 	sources, complete, _ := f.options.Files.Sources()
-	holders := hostedHolders(f.options.Grants())
+	holders := hostedHolders(f.options.Grants.List())
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	blocked, published := map[types.ResourceName]error{}, map[types.ResourceName]bool{}
@@ -196,12 +205,12 @@ func (f *Files) block(ctx context.Context, blocked map[types.ResourceName]error)
 		return
 	}
 	names := slices.Sorted(maps.Keys(blocked))
-	f.options.Conflicts(names)
+	f.options.Metrics.ShowConflicts(names)
 	for _, name := range names {
 		if before := f.blocked[name]; before == nil || !sameError(before, blocked[name]) {
 			klog.FromContext(ctx).Info("A plugin file does not offer a resource", logkey.Resource, name,
 				logkey.Reason, blocked[name].Error())
-			f.options.Warn(blocked[name])
+			f.options.Events.WarnOfConflict(blocked[name])
 		}
 	}
 	f.blocked, f.evaluated = blocked, true
@@ -282,7 +291,7 @@ func (f *Files) Holder(resource types.ResourceName, otherThan string) string {
 	if len(devices) == 0 {
 		return ""
 	}
-	for _, allocation := range f.options.Grants() {
+	for _, allocation := range f.options.Grants.List() {
 		for name := range allocation.Holds() {
 			isSame := func(device types.ResourceName) bool { return grants.SameResource(name, device) }
 			if allocation.PodUID != otherThan && slices.ContainsFunc(devices, isSame) {

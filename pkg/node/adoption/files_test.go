@@ -80,6 +80,23 @@ type filesNode struct {
 	warnings  []string
 }
 
+// List implements Lister.
+func (n *filesNode) List() []grants.Allocation { return n.held }
+
+// ShowConflicts implements FilesMetrics.
+func (n *filesNode) ShowConflicts(names []types.ResourceName) {
+	n.saying.Lock()
+	defer n.saying.Unlock()
+	n.conflicts = names
+}
+
+// WarnOfConflict implements FilesEvents.
+func (n *filesNode) WarnOfConflict(err error) {
+	n.saying.Lock()
+	defer n.saying.Unlock()
+	n.warnings = append(n.warnings, err.Error())
+}
+
 // startFiles returns the node of a plugin file, with its state file in a directory.
 func startFiles(t *testing.T, directory string, k *registry, file *pluginFile) *filesNode {
 	t.Helper()
@@ -87,18 +104,7 @@ func startFiles(t *testing.T, directory string, k *registry, file *pluginFile) *
 	var err error
 	n.Files, err = NewFiles(FilesOptions{
 		Files: file, KubeletDir: k.directory, StateFile: filepath.Join(directory, FilesStateName),
-		Grants: func() []grants.Allocation { return n.held },
-		Conflicts: func(names []types.ResourceName) {
-			n.saying.Lock()
-			defer n.saying.Unlock()
-			n.conflicts = names
-		},
-		Warn: func(err error) {
-			n.saying.Lock()
-			defer n.saying.Unlock()
-			n.warnings = append(n.warnings, err.Error())
-		},
-		Clock: n.clock,
+		Grants: n, Events: n, Metrics: n, Clock: n.clock,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -114,7 +114,7 @@ func TestThePatchTouchesOnlyWhatIsOursAndDiffers(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := patch(test.node, map[string]string{deviceinfo.Annotation: value},
-			want(test.node, test.inventory, nil, true).counts, func(string) bool { return false })
+			want(test.node, test.inventory, nil, true).counts, nil)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -170,7 +170,7 @@ func (s *source) set(info *types.NodeInfo) {
 func advertised(t *testing.T, client *fake.Clientset, s Source) (a *Advertiser, patches <-chan error) {
 	t.Helper()
 	outcomes := make(chan error, 100)
-	a = New("node-1", s, Options{Retry: time.Millisecond, Observe: func(err error) { outcomes <- err }})
+	a = New("node-1", s, Options{Retry: time.Millisecond, Metrics: patchedFunc(func(err error) { outcomes <- err })})
 	run(t, client, a)
 	return a, outcomes
 }
@@ -323,7 +323,7 @@ func TestAChangeCutsThePauseAfterFailuresShort(t *testing.T) {
 				})
 				tries := make(chan time.Time, 100)
 				s := newSource(gpus(1))
-				a := New("node-1", s, Options{Observe: func(error) { tries <- time.Now() }})
+				a := New("node-1", s, Options{Metrics: patchedFunc(func(error) { tries <- time.Now() })})
 				ctx, cancel := context.WithCancel(t.Context())
 				nodes := make(chan *corev1.Node)
 				var following sync.WaitGroup
@@ -382,8 +382,8 @@ func TestWhatAnEarlierProcessPublishedIsReportedBeforeItIsRemoved(t *testing.T) 
 	reported := make(chan []string, 100)
 	outcomes := make(chan error, 100)
 	run(t, client, New("node-1", s, Options{
-		Observe:   func(err error) { outcomes <- err },
-		Published: func(names []string) { reported <- names },
+		Metrics: patchedFunc(func(err error) { outcomes <- err }),
+		Names:   publishedFunc(func(names []string) { reported <- names }),
 	}))
 	// The plugins have not spoken, and will have nothing to say.
 	if diff := cmp.Diff([]string{string(gpu)}, <-reported); diff != "" {

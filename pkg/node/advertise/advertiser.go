@@ -41,6 +41,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // fieldManager identifies kubecri in the managed fields of the node.
@@ -100,38 +101,68 @@ type Runtime interface {
 	Enforced() (enforced, known bool, changed <-chan struct{})
 }
 
+// Metrics counts patches.
+type Metrics interface {
+	// ObservePatch is called after each patch.
+	ObservePatch(err error)
+	// ShowOmitted is called with the labels of the sources whose devices are left out of what is
+	// published, sorted, whenever they change.
+	ShowOmitted(labels []string)
+}
+
+// Events writes events on the node. It must not block.
+type Events interface {
+	// WarnOfInventory is called when an inventory or a part of it can never be published, for
+	// example because of its size: once, until the reason changes.
+	WarnOfInventory(err error)
+}
+
+// Names knows the names of the node's device resources. *pods.Registry does.
+type Names interface {
+	// NotePublished takes the extended resources that each state of the node lists as devices,
+	// before any of them is removed. An earlier kubecri may have published them. The names are
+	// sorted.
+	NotePublished(names []string)
+}
+
+// Taints knows the taints of the node's devices. *devicehealth.Taints does.
+type Taints interface {
+	// Set takes the annotation KubeDevice/DeviceTaints that a state of the node has.
+	Set(ctx context.Context, annotation string)
+}
+
+// Kubelet is the node's kubelet. *devicemanager.Manager implements it.
+type Kubelet interface {
+	// KubeletCounts reports whether the kubelet publishes an extended resource whose devices the
+	// inventory has.
+	KubeletCounts(extended types.ResourceName) bool
+}
+
 // Options tune an Advertiser; the zero value is what production uses.
 type Options struct {
-	// Observe, if set, is called after each patch.
-	Observe func(err error)
-	// Refuse, if set, is called when an inventory or a part of it can never be published, for
-	// example because of its size: once, until the reason changes.
-	Refuse func(err error)
-	// Omitted, if set, is called with the labels of the sources whose devices are left out of what
-	// is published, sorted, whenever they change.
-	Omitted func(labels []string)
-	// Published, if set, is called with the extended resources that each state of the node lists as
-	// devices, before any of them is removed. An earlier kubecri may have published them. The names
-	// are sorted.
-	Published func(names []string)
+	// Metrics, if set, counts patches.
+	Metrics Metrics
+	// Events, if set, writes events on the node.
+	Events Events
+	// Names, if set, is notified of the published extended resources.
+	Names Names
 	// Pods, if set, has the lower limits of counts.
 	Pods Pods
 	// Holders, if set, has what the annotation KubeDevice/Holders says.
 	Holders Holders
 	// Health, if set, has what the annotation KubeDevice/Unhealthy says.
 	Health Health
-	// Taints, if set, is called with the annotation KubeDevice/DeviceTaints of each state of the
-	// node. Administrators write it.
-	Taints func(ctx context.Context, annotation string)
+	// Taints, if set, takes what the annotation KubeDevice/DeviceTaints says. Administrators write
+	// it.
+	Taints Taints
 	// Replacements, if set, has what the annotation KubeDevice/Replacements says. Without, the node
 	// has no such annotation.
 	Replacements Replacements
 	// Runtime has what the annotation KubeDevice/RequiredPlugin says. Without, the node has no such
 	// annotation.
 	Runtime Runtime
-	// KubeletCounts, if set, reports whether the kubelet publishes an extended resource whose
-	// devices the inventory has.
-	KubeletCounts func(extended string) bool
+	// Kubelet is the node's kubelet; nil if it publishes no extended resource of the inventory.
+	Kubelet Kubelet
 	// Retry is the delay after the first failure. It doubles up to a minute, with jitter. A change
 	// of the node or of its inventory reduces the delay to the first one. Zero means half a second.
 	Retry time.Duration
@@ -153,9 +184,6 @@ type Advertiser struct {
 func New(nodeName string, source Source, options Options) *Advertiser {
 	if options.Retry == 0 {
 		options.Retry = time.Second / 2
-	}
-	if options.KubeletCounts == nil {
-		options.KubeletCounts = func(string) bool { return false }
 	}
 	return &Advertiser{nodeName: nodeName, source: source, options: options, err: errNotYet}
 }
@@ -196,8 +224,8 @@ func (a *Advertiser) record(ctx context.Context, complete bool, err error) bool 
 	}
 	if a.update(err) && err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Cannot publish the node's devices; will retry", logkey.Node, a.nodeName)
-		if r := (*refusal)(nil); errors.As(err, &r) && a.options.Refuse != nil {
-			a.options.Refuse(err)
+		if r := (*refusal)(nil); errors.As(err, &r) && a.options.Events != nil {
+			a.options.Events.WarnOfInventory(err)
 		}
 	}
 	return err == nil

@@ -136,16 +136,16 @@ func (a *Advertiser) omit(ctx context.Context, left []omission) {
 		}
 		err := o.asError(a.nodeName)
 		klog.FromContext(ctx).Error(err, "Some devices are not published; the others are", logkey.Node, a.nodeName)
-		if a.options.Refuse != nil {
-			a.options.Refuse(err)
+		if a.options.Events != nil {
+			a.options.Events.WarnOfInventory(err)
 		}
 	}
-	if a.options.Omitted != nil {
+	if a.options.Metrics != nil {
 		labels := []string{}
 		for _, o := range left {
 			labels = append(labels, o.label)
 		}
-		a.options.Omitted(labels)
+		a.options.Metrics.ShowOmitted(labels)
 	}
 }
 

@@ -165,7 +165,7 @@ func TestWhatDoesNotFitCostsNothingOfTheOthers(t *testing.T) {
 	client := fake.NewClientset(nodeWith("", nil))
 	refused, omitted := make(chan error, 10), make(chan []string, 10)
 	a := New("node-1", m.manage(t), Options{
-		Refuse: func(err error) { refused <- err }, Omitted: func(labels []string) { omitted <- labels },
+		Events: refusedFunc(func(err error) { refused <- err }), Metrics: omittedLabels(omitted),
 	})
 	run(t, client, a)
 	shows := func(what string, want maker) {

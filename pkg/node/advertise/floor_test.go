@@ -79,7 +79,7 @@ func TestTheCountsFollowThePodsWhileAPluginIsAway(t *testing.T) {
 		patches := 0
 		pods := newPods(3, false)
 		s := newSource(gpus(8))
-		followed(t, client, s, Options{Pods: pods, Observe: func(error) { patches++ }},
+		followed(t, client, s, Options{Pods: pods, Metrics: patchedFunc(func(error) { patches++ })},
 			func(_ *Advertiser, nodes chan<- *corev1.Node) {
 				nodes <- nodeWith("", nil)
 				pass(2 * Gap)
@@ -132,7 +132,7 @@ func TestWhatTheKubeletCountsIsLeftToIt(t *testing.T) {
 			counts := want(node, inventory, nil, true).counts
 			counts["example.com/other"] = 5
 			body, err := patch(node, map[string]string{deviceinfo.Annotation: value}, counts,
-				func(extended string) bool { return extended == string(gpu) })
+				kubeletCounts(gpu))
 			if err != nil {
 				t.Fatal(err)
 			}

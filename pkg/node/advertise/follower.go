@@ -100,14 +100,14 @@ func (f *follower) refresh(ctx context.Context, node *corev1.Node) {
 	if f.node == nil || before != nil && before.UID != f.node.UID {
 		f.steps = nil
 	}
-	if f.node != nil && f.options.Published != nil {
-		f.options.Published(publishedNames(f.node))
+	if f.node != nil && f.options.Names != nil {
+		f.options.Names.NotePublished(publishedNames(f.node))
 	}
 	if f.node != nil && f.options.Health != nil {
 		f.options.Health.Seed(ctx, f.node.Annotations[deviceinfo.UnhealthyAnnotation])
 	}
 	if f.node != nil && f.options.Taints != nil {
-		f.options.Taints(ctx, f.node.Annotations[deviceinfo.DeviceTaintsAnnotation])
+		f.options.Taints.Set(ctx, f.node.Annotations[deviceinfo.DeviceTaintsAnnotation])
 	}
 }
 
@@ -236,7 +236,7 @@ func (f *follower) compare(
 func (f *follower) patch(
 	ctx context.Context, annotations map[string]string, counts map[corev1.ResourceName]int64,
 ) error {
-	body, err := patch(f.node, annotations, counts, f.options.KubeletCounts)
+	body, err := patch(f.node, annotations, counts, f.options.Kubelet)
 	if err != nil {
 		return &refusal{err}
 	}
@@ -245,8 +245,8 @@ func (f *follower) patch(
 	}
 	patched, err := f.client.CoreV1().Nodes().Patch(ctx, f.nodeName, apitypes.MergePatchType, body,
 		metav1.PatchOptions{FieldManager: fieldManager}, "status")
-	if f.options.Observe != nil {
-		f.options.Observe(err)
+	if f.options.Metrics != nil {
+		f.options.Metrics.ObservePatch(err)
 	}
 	if err != nil {
 		return fmt.Errorf("publish the devices of node %q: %w", f.nodeName, err)

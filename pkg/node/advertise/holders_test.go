@@ -60,7 +60,7 @@ func TestHoldersArePublishedWhileThereAreAnyAndOncePerChange(t *testing.T) {
 		client := fake.NewClientset(there)
 		patches := 0
 		h := &holding{changed: make(chan struct{})}
-		followed(t, client, newSource(gpus(1)), Options{Holders: h, Observe: func(error) { patches++ }},
+		followed(t, client, newSource(gpus(1)), Options{Holders: h, Metrics: patchedFunc(func(error) { patches++ })},
 			func(a *Advertiser, nodes chan<- *corev1.Node) {
 				check := func(when, want string, wantPatches int) {
 					t.Helper()
@@ -96,7 +96,7 @@ func TestHoldersThatDoNotFitKeepTheInventoryAndSaySo(t *testing.T) {
 		h.set(strings.Repeat("train", 200))
 		var refused []error
 		followed(t, client, newSource(gpus(1)),
-			Options{Holders: h, Refuse: func(err error) { refused = append(refused, err) }},
+			Options{Holders: h, Events: refusedFunc(func(err error) { refused = append(refused, err) })},
 			func(a *Advertiser, nodes chan<- *corev1.Node) {
 				nodes <- get(t, client)
 				pass(2 * Gap)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // patch returns the JSON merge patch that sets these annotations of the node, or removes those that
@@ -20,8 +21,11 @@ import (
 // counts.
 func patch(
 	node *corev1.Node, wanted map[string]string, counts map[corev1.ResourceName]int64,
-	kubeletCounts func(extended string) bool,
+	kubelet Kubelet,
 ) ([]byte, error) {
+	kubeletCounts := func(extended string) bool {
+		return kubelet != nil && kubelet.KubeletCounts(types.ResourceName(extended))
+	}
 	annotations := map[string]any{}
 	for key, value := range wanted {
 		before, annotated := node.Annotations[key]

@@ -48,7 +48,7 @@ func TestEachChangeIsTwoPatchesAndTheSameAgainIsNone(t *testing.T) {
 		client := fake.NewClientset(nodeWith("", nil))
 		patches := 0
 		s := newSource(gpus(1))
-		followed(t, client, s, Options{Observe: func(error) { patches++ }},
+		followed(t, client, s, Options{Metrics: patchedFunc(func(error) { patches++ })},
 			func(_ *Advertiser, nodes chan<- *corev1.Node) {
 				nodes <- nodeWith("", nil)
 				unhealthy := gpus(3)
@@ -86,7 +86,8 @@ func TestAnInventoryThatCannotBePublishedIsReportedOnceAndLeavesWhatWasPublished
 		client := fake.NewClientset(nodeWith("", nil))
 		var reported []string
 		s := newSource(gpus(2))
-		followed(t, client, s, Options{Refuse: func(err error) { reported = append(reported, err.Error()) }},
+		report := func(err error) { reported = append(reported, err.Error()) }
+		followed(t, client, s, Options{Events: refusedFunc(report)},
 			func(a *Advertiser, nodes chan<- *corev1.Node) {
 				nodes <- nodeWith("", nil)
 				synctest.Wait()
@@ -133,7 +134,7 @@ func TestADeviceThatFlapsCostsFewPatches(t *testing.T) {
 		damper := plugins.NewDamper(manager)
 		client := fake.NewClientset(nodeWith("", nil))
 		patches := 0
-		a := New("node-1", damper, Options{Observe: func(error) { patches++ }})
+		a := New("node-1", damper, Options{Metrics: patchedFunc(func(error) { patches++ })})
 		ctx, cancel := context.WithCancel(t.Context())
 		nodes := make(chan *corev1.Node)
 		var running sync.WaitGroup
@@ -174,7 +175,8 @@ func TestAnAPIServerThatIsAwayIsNoRefusal(t *testing.T) {
 		client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, apiruntime.Object, error) {
 			return true, nil, errors.New("away")
 		})
-		followed(t, client, newSource(gpus(1)), Options{Refuse: func(err error) { t.Errorf("got %v", err) }},
+		fail := func(err error) { t.Errorf("got %v", err) }
+		followed(t, client, newSource(gpus(1)), Options{Events: refusedFunc(fail)},
 			func(a *Advertiser, nodes chan<- *corev1.Node) {
 				nodes <- nodeWith("", nil)
 				synctest.Wait()

@@ -116,7 +116,7 @@ func TestWhatBecomesMoreIsCountedFirstAndWhatBecomesLessIsAnnouncedFirst(t *test
 				client := fake.NewClientset(nodeWith("", nil))
 				patches := 0
 				s := newSource(test.before)
-				followed(t, client, s, Options{Observe: func(error) { patches++ }},
+				followed(t, client, s, Options{Metrics: patchedFunc(func(error) { patches++ })},
 					func(a *Advertiser, nodes chan<- *corev1.Node) {
 						nodes <- nodeWith("", nil)
 						pass(2 * Gap)
@@ -253,7 +253,8 @@ func TestTheKubeletIsNeverAskedForMoreThanItKnows(t *testing.T) {
 			s := newSource(inventory())
 			var last *types.NodeInfo
 			for range 5 { // lives of kubecri
-				followed(t, client, s, Options{Retry: 100 * time.Millisecond, Observe: func(error) { look() }},
+				followed(t, client, s,
+					Options{Retry: 100 * time.Millisecond, Metrics: patchedFunc(func(error) { look() })},
 					func(_ *Advertiser, nodes chan<- *corev1.Node) {
 						nodes <- get(t, client)
 						for range 20 {
@@ -270,7 +271,7 @@ func TestTheKubeletIsNeverAskedForMoreThanItKnows(t *testing.T) {
 					})
 			}
 			failing.Store(false)
-			followed(t, client, s, Options{Observe: func(error) { look() }},
+			followed(t, client, s, Options{Metrics: patchedFunc(func(error) { look() })},
 				func(a *Advertiser, nodes chan<- *corev1.Node) {
 					nodes <- get(t, client)
 					pass(10 * time.Second)

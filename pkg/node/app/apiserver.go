@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/logkey"
+	"github.com/kubedevice/kubedevice/pkg/node/admission"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/telemetry"
 )
@@ -120,12 +121,12 @@ func (a *announcer) sendTo(client kubernetes.Interface) {
 	a.waiting = nil
 }
 
-// event puts a warning on an object. The same warning again is counted, not repeated.
-func (a *announcer) event(about *corev1.ObjectReference, reason, message string) {
+// Warn puts a warning on an object. The same warning again is counted, not repeated.
+func (a *announcer) Warn(about *corev1.ObjectReference, reason, message string) {
 	a.announce(about, corev1.EventTypeWarning, reason, message)
 }
 
-// announce is event for any type of event.
+// announce is Warn for any type of event.
 func (a *announcer) announce(about *corev1.ObjectReference, eventType, reason, message string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -138,37 +139,39 @@ func (a *announcer) announce(about *corev1.ObjectReference, eventType, reason, m
 	}
 }
 
-// warn puts a warning on the pod that it is refused.
-func (a *announcer) warn(pod *corev1.ObjectReference, message string) {
-	a.event(pod, reasonRefused, message)
+// WarnRefused puts a warning on the pod that it is refused.
+func (a *announcer) WarnRefused(pod *corev1.ObjectReference, message string) {
+	a.Warn(pod, reasonRefused, message)
 }
 
-// warnOfSeal puts a warning on the pod that its allocation has no valid seal.
-func (a *announcer) warnOfSeal(pod *corev1.ObjectReference, message string) {
+// WarnNotSealed puts a warning on the pod that its allocation has no valid seal.
+func (a *announcer) WarnNotSealed(pod *corev1.ObjectReference, message string) {
 	a.recorder.Event(pod, corev1.EventTypeWarning, reasonNotSealed, message)
 }
 
-// warnOfIgnored puts a warning on the pod that something which it asked for is not obeyed.
-func (a *announcer) warnOfIgnored(pod *corev1.ObjectReference, message string) {
-	a.event(pod, reasonPast, message)
+// WarnIgnored puts a warning on the pod that something which it asked for is not obeyed.
+func (a *announcer) WarnIgnored(pod *corev1.ObjectReference, message string) {
+	a.Warn(pod, reasonPast, message)
 }
 
-// warnOfLeftOut puts a warning on the pod that a container of it lacks a part of what device
+// WarnLeftOut puts a warning on the pod that a container of it lacks a part of what device
 // plugins answered.
-func (a *announcer) warnOfLeftOut(pod *corev1.ObjectReference, message string) {
-	a.event(pod, reasonLeftOut, message)
+func (a *announcer) WarnLeftOut(pod *corev1.ObjectReference, message string) {
+	a.Warn(pod, reasonLeftOut, message)
 }
 
 // warnOfFinding puts a warning on the pod of a container whose annotation does not count.
 func (a *announcer) warnOfFinding(found grants.Finding) {
-	a.event(&corev1.ObjectReference{
+	a.Warn(&corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: found.Namespace, Name: found.Name, UID: types.UID(found.PodUID),
 	}, reasonIgnored, found.Message)
 }
 
-// warnOfEnded puts a warning on the pod that one of its containers is ended.
-func (a *announcer) warnOfEnded(pod *corev1.ObjectReference, message string) {
-	a.event(pod, reasonEnded, message)
+// WarnEnded puts a warning on the pod that one of its containers is ended, or its sandbox removed.
+func (a *announcer) WarnEnded(pod admission.Pod, message string) {
+	a.Warn(&corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID),
+	}, reasonEnded, message)
 }
 
 // warnOfDamage puts a warning on the node if its checkpoint of grants was corrupt, once that is
@@ -182,27 +185,27 @@ func (a *announcer) warnOfDamage(ctx context.Context, record *grants.Checkpoint,
 	if !record.WasCorrupt() {
 		return
 	}
-	a.event(a.node(), reasonDamaged, fmt.Sprintf("kubecri's checkpoint of which pod holds which device was corrupt; "+
+	a.Warn(a.node(), reasonDamaged, fmt.Sprintf("kubecri's checkpoint of which pod holds which device was corrupt; "+
 		"it was renamed to %s.corrupt-* and is made again from the runtime's containers. Check the node's disk", path))
 }
 
-// warnOfInventory puts a warning on the node that its devices, or some of them, cannot be
+// WarnOfInventory puts a warning on the node that its devices, or some of them, cannot be
 // published.
-func (a *announcer) warnOfInventory(err error) {
-	a.event(a.node(), reasonNotPublished, err.Error())
+func (a *announcer) WarnOfInventory(err error) {
+	a.Warn(a.node(), reasonNotPublished, err.Error())
 }
 
-// warnOfConflict puts a warning on the node that a plugin file does not offer a resource, because
+// WarnOfConflict puts a warning on the node that a plugin file does not offer a resource, because
 // another has it.
-func (a *announcer) warnOfConflict(conflict error) {
-	a.event(a.node(), reasonConflict, conflict.Error())
+func (a *announcer) WarnOfConflict(conflict error) {
+	a.Warn(a.node(), reasonConflict, conflict.Error())
 }
 
 // warnOfSealMode puts a warning on the node that it demands more seals than the scheduler makes.
-func (a *announcer) warnOfSealMode(conflict string) { a.event(a.node(), reasonSealMode, conflict) }
+func (a *announcer) warnOfSealMode(conflict string) { a.Warn(a.node(), reasonSealMode, conflict) }
 
-// announceHealth puts an event on the node about its devices.
-func (a *announcer) announceHealth(eventType, message string) {
+// AnnounceHealth puts an event on the node about its devices.
+func (a *announcer) AnnounceHealth(eventType, message string) {
 	reason := reasonUnhealthy
 	if eventType == corev1.EventTypeNormal {
 		reason = reasonHealthy
@@ -210,8 +213,8 @@ func (a *announcer) announceHealth(eventType, message string) {
 	a.announce(a.node(), eventType, reason, message)
 }
 
-// announceTaints puts an event on the node about taints of its devices.
-func (a *announcer) announceTaints(eventType, message string) {
+// AnnounceTaints puts an event on the node about taints of its devices.
+func (a *announcer) AnnounceTaints(eventType, message string) {
 	a.announce(a.node(), eventType, reasonTaints, message)
 }
 

@@ -134,7 +134,7 @@ func TestGrantsArePrintedForPeopleAndForPrograms(t *testing.T) {
 		"it has forgotten it":                     {nil, []string{"before", "u"}},
 		"it has, and called a placeholder for it": {[]kubeletstate.Holding{placeholders}, []string{"before", "u"}},
 	} {
-		uids, err := leaving.granted(kubeletstate.State{Holdings: test.holdings})
+		uids, err := leaving.Granted(kubeletstate.State{Holdings: test.holdings})
 		if err != nil || !slices.Equal(uids, test.want) {
 			t.Errorf("%s: pods that need kubecri: %q, %v", name, uids, err)
 		}

@@ -10,7 +10,6 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/podresources"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
@@ -25,10 +24,13 @@ type deviceMetrics struct {
 	metrics.BaseStableCollector
 	capacity, allocatable, healthy, unhealthy, tainted, held, leftOut *metrics.Desc
 
-	inventory func() deviceState
-	grants    func() []grants.Allocation
-	limit     int // devices that have series of their own
+	devices deviceSource
+	grants  podresources.Grants
+	limit   int // devices that have series of their own
 }
+
+// deviceSource has the node's devices. *nodeDevices implements it.
+type deviceSource interface{ state() deviceState }
 
 // deviceState is the node's devices at one moment.
 type deviceState struct {
@@ -42,11 +44,8 @@ type deviceState struct {
 // GPUs or NICs, and few enough for Prometheus where partitions are devices.
 const maxDeviceSeries = 256
 
-// newDeviceMetrics returns the metrics of what the functions return, with series of at most so many
-// devices.
-func newDeviceMetrics(
-	inventory func() deviceState, granted func() []grants.Allocation, limit int,
-) *deviceMetrics {
+// newDeviceMetrics returns the metrics of devices and grants, with series of at most limit devices.
+func newDeviceMetrics(devices deviceSource, granted podresources.Grants, limit int) *deviceMetrics {
 	desc := func(name, help string, labels ...string) *metrics.Desc {
 		return metrics.NewDesc(metrics.BuildFQName("", subsystem, name), help, labels, nil, metrics.ALPHA, "")
 	}
@@ -64,8 +63,8 @@ func newDeviceMetrics(
 			"resource", "device", "key", "effect"),
 		held: desc("device_held", "1 for each device and container that holds it.",
 			"resource", "device", "namespace", "pod", "container"),
-		leftOut:   desc("device_series_left_out", "Devices without series of their own: there are too many."),
-		inventory: inventory, grants: granted, limit: limit,
+		leftOut: desc("device_series_left_out", "Devices without series of their own: there are too many."),
+		devices: devices, grants: granted, limit: limit,
 	}
 }
 
@@ -80,7 +79,7 @@ func (c *deviceMetrics) DescribeWithStability(descs chan<- *metrics.Desc) {
 
 // CollectWithStability is part of metrics.StableCollector.
 func (c *deviceMetrics) CollectWithStability(values chan<- metrics.Metric) {
-	now := c.inventory()
+	now := c.devices.state()
 	node, devices := now.node, now.devices
 	gauge := func(desc *metrics.Desc, value float64, labels ...string) {
 		values <- metrics.NewLazyConstMetric(desc, metrics.GaugeValue, value, labels...)
@@ -123,7 +122,7 @@ func (c *deviceMetrics) CollectWithStability(values chan<- metrics.Metric) {
 		namespace, pod, container string
 	}
 	holders := map[holder]bool{} // an old pod and a new one may have the same name
-	for _, grant := range c.grants() {
+	for _, grant := range c.grants.List() {
 		for _, containers := range []map[string]types.ContainerInfo{
 			grant.PodInfo.InitContainers, grant.PodInfo.RunningContainers,
 		} {

@@ -24,6 +24,23 @@ func gpuPath(id string) types.ResourceName {
 	return types.ResourceName("resource/group/gpu/" + id + "/cards")
 }
 
+// gpuNames publishes every device as example.com/gpu.
+type gpuNames struct{}
+
+func (gpuNames) ExtendedOf(types.ResourceName) (types.ResourceName, bool) {
+	return "example.com/gpu", true
+}
+
+// fixedDevices are devices that do not change.
+type fixedDevices deviceState
+
+func (d fixedDevices) state() deviceState { return deviceState(d) }
+
+// fixedGrants are grants that do not change.
+type fixedGrants []grants.Allocation
+
+func (g fixedGrants) List() []grants.Allocation { return g }
+
 // twoGPUs has a healthy GPU and one that is not.
 func twoGPUs() deviceState {
 	node := types.NewNodeInfoWithName("node-1")
@@ -32,7 +49,7 @@ func twoGPUs() deviceState {
 	node.Allocatable = types.ResourceList{gpuPath("GPU-0"): 1, gpuPath("GPU-1"): 0, "example.com/gpu": 1}
 	devices := podresources.Devices{
 		Allocatable: node.Allocatable,
-		Extended:    func(types.ResourceName) (types.ResourceName, bool) { return "example.com/gpu", true },
+		Names:       gpuNames{},
 	}
 	lost := plugins.Health{Health: device.Health{Reason: "Lost"}, Name: gpuPath("GPU-1")}
 	return deviceState{node: node, devices: devices, unhealthy: []plugins.Health{lost}}
@@ -88,8 +105,8 @@ kubecri_device_series_left_out 2`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			registry := metrics.NewKubeRegistry()
-			registry.CustomMustRegister(newDeviceMetrics(twoGPUs,
-				func() []grants.Allocation { return test.granted }, test.limit))
+			registry.CustomMustRegister(newDeviceMetrics(fixedDevices(twoGPUs()),
+				fixedGrants(test.granted), test.limit))
 			if err := testutil.GatherAndCompare(registry, strings.NewReader(described(test.want)),
 				"kubecri_device_healthy", "kubecri_device_held", "kubecri_device_series_left_out",
 				"kubecri_device_unhealthy"); err != nil {
@@ -112,7 +129,7 @@ func tainted() deviceState {
 
 func TestEachTaintOfADeviceHasASeries(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
-	registry.CustomMustRegister(newDeviceMetrics(tainted, func() []grants.Allocation { return nil }, 2))
+	registry.CustomMustRegister(newDeviceMetrics(fixedDevices(tainted()), fixedGrants(nil), 2))
 	const device = `kubecri_device_tainted{device="GPU-%d",effect=%q,key=%q,resource="example.com/gpu"} 1` + "\n"
 	want := fmt.Sprintf(device, 0, "NoSchedule", deviceinfo.CordonKey) + fmt.Sprintf(device, 1, "NoExecute", "team")
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(described(want)),

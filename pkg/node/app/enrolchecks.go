@@ -19,19 +19,21 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/node/cdi"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
+	"github.com/kubedevice/kubedevice/pkg/node/enrolment"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
+	"github.com/kubedevice/kubedevice/pkg/node/nrilist"
 	"github.com/kubedevice/kubedevice/pkg/node/telemetry"
-	"github.com/kubedevice/kubedevice/pkg/pluginload"
 )
 
-// registered returns why kubecri's health does not say that it is registered with NRI.
-func (o *enrolOptions) registered(ctx context.Context) error {
+// Registered returns why kubecri's health does not say that it is registered with NRI.
+func (o *enrolOptions) Registered(ctx context.Context) error {
 	scheme, client := "http", &http.Client{}
 	if !telemetry.IsLocal(o.kubecri.MetricsAddress) {
 		// The certificate may be one that kubecri made. Whoever serves here instead is root.
@@ -75,8 +77,9 @@ func reachable(address string) string {
 	return address
 }
 
-// endProcess ends a process and waits until it is gone. 0 is none.
-func endProcess(ctx context.Context, pid int) error {
+// Stop ends the process of kubecri and waits until it is gone. 0 is none.
+func (o *enrolOptions) Stop(ctx context.Context) error {
+	pid := o.process
 	if pid == 0 {
 		return nil
 	}
@@ -119,18 +122,13 @@ func withRuntime(endpoint string, call func(runtimeapi.RuntimeServiceClient) err
 	})
 }
 
-// checkNRI returns name and version of the runtime, whose CRI is at the endpoint, that registers
-// plugins at the socket, or why it would not register kubecri.
-func checkNRI(ctx context.Context, endpoint, socket string) (runtime string, err error) {
-	err = withConnection(endpoint, func(conn grpc.ClientConnInterface) error {
-		runtime, err = nri.Check(ctx, socket, nriListable(conn))
-		return err
-	})
-	return runtime, err
-}
+// runtimes are the container runtimes of this machine.
+type runtimes struct{}
 
-// runtimeVersion returns name and version of the runtime behind an endpoint.
-func runtimeVersion(ctx context.Context, endpoint string) (version string, err error) {
+var _ enrolment.Runtimes = runtimes{}
+
+// Version returns name and version of the runtime behind an endpoint.
+func (runtimes) Version(ctx context.Context, endpoint string) (version string, err error) {
 	err = withRuntime(endpoint, func(client runtimeapi.RuntimeServiceClient) error {
 		answer, err := client.Version(ctx, &runtimeapi.VersionRequest{})
 		version = answer.GetRuntimeName() + " " + answer.GetRuntimeVersion()
@@ -139,13 +137,38 @@ func runtimeVersion(ctx context.Context, endpoint string) (version string, err e
 	return version, err
 }
 
-// cdiSupport returns why the runtime behind an endpoint ignores CDI devices, or nil.
-func cdiSupport(ctx context.Context, endpoint string) error {
+// CheckCDI returns why the runtime behind an endpoint ignores CDI devices, or nil.
+func (runtimes) CheckCDI(ctx context.Context, endpoint string) error {
 	return withRuntime(endpoint, func(client runtimeapi.RuntimeServiceClient) error { return cdi.Query(ctx, client) })
 }
 
-// serverTime returns the API server's time, which is in the head of each of its answers.
-func serverTime(ctx context.Context, kubeconfig string) (time.Time, error) {
+// CheckNRI returns name and version of the runtime, whose CRI is at the endpoint, that registers
+// plugins at the socket, or why it would not register a kubecri that handles its requests.
+func (runtimes) CheckNRI(ctx context.Context, endpoint, socket string) (version string, err error) {
+	err = withConnection(endpoint, func(conn grpc.ClientConnInterface) error {
+		version, err = nri.Check(ctx, socket, runtimeList{nrilist.New(conn)})
+		return err
+	})
+	return version, err
+}
+
+// Validator returns the settings of the default validator of the runtime behind an endpoint.
+func (runtimes) Validator(ctx context.Context, endpoint string) (nri.Settings, error) {
+	return validatorSettings(ctx, endpoint)
+}
+
+// apiServers are the API servers that kubeconfigs name.
+type apiServers struct{}
+
+var _ enrolment.APIServers = apiServers{}
+
+// Connect returns a client with the credentials in the file. It does not call the API server.
+func (apiServers) Connect(kubeconfig string) (kubernetes.Interface, error) {
+	return newClient(kubeconfig)
+}
+
+// Time returns the API server's time, which is in the head of each of its answers.
+func (apiServers) Time(ctx context.Context, kubeconfig string) (time.Time, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return time.Time{}, err
@@ -171,18 +194,15 @@ func serverTime(ctx context.Context, kubeconfig string) (time.Time, error) {
 	return http.ParseTime(answer.Header.Get("Date"))
 }
 
-// pluginCheck returns the check of one plugin file after another, as kubecri with these options
-// loads them.
-func pluginCheck(options *Options) func(ctx context.Context, file string) error {
-	checker := pluginload.Checker{AllowWritable: options.AllowWritablePlugins}
-	return func(ctx context.Context, file string) error {
-		_, err := checker.Check(ctx, file)
-		return err
-	}
+// CheckPlugin returns why kubecri with these options does not load a plugin file, or nil.
+func (o *enrolOptions) CheckPlugin(ctx context.Context, file string) error {
+	o.checker.AllowWritable = o.kubecri.AllowWritablePlugins
+	_, err := o.checker.Check(ctx, file)
+	return err
 }
 
-// freeBytes returns what is free on the file system of a path.
-func freeBytes(path string) (uint64, error) {
+// Free returns what is free on the file system of a path.
+func (machine) Free(path string) (uint64, error) {
 	var found unix.Statfs_t
 	if err := unix.Statfs(filepath.Clean(path), &found); err != nil {
 		return 0, &fs.PathError{Op: "statfs", Path: path, Err: err}

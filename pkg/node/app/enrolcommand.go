@@ -25,6 +25,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/enrolment"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
+	"github.com/kubedevice/kubedevice/pkg/pluginload"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -99,7 +100,7 @@ func leaveCommand() *cobra.Command {
 	return command
 }
 
-// enrolOptions are what the flags of enrol and leave set.
+// enrolOptions are what the flags of enrol and leave set. They describe the kubecri to enrol.
 type enrolOptions struct {
 	kubecri            *Options
 	mode               Mode // that the command line names
@@ -114,7 +115,10 @@ type enrolOptions struct {
 	units              bool // of systemd, which start kubecri
 	leave              bool
 	process            int
+	checker            pluginload.Checker // has the plugin files that it has loaded
 }
+
+var _ enrolment.Kubecri = (*enrolOptions)(nil)
 
 func newEnrolOptions() *enrolOptions {
 	o := &enrolOptions{
@@ -147,7 +151,7 @@ func (o *enrolOptions) command(name, short, long string,
 			if format != "text" && format != "json" {
 				return fmt.Errorf("--output %q: want text or json", format)
 			}
-			options, err := o.enrolment(func(line string) { fmt.Fprintln(command.ErrOrStderr(), line) })
+			options, err := o.enrolment(command.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -186,7 +190,7 @@ type exitStatus struct{ code int }
 func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", e.code) }
 
 // enrolment returns the options of the enrolment of this machine.
-func (o *enrolOptions) enrolment(progress func(string)) (enrolment.Options, error) {
+func (o *enrolOptions) enrolment(progress io.Writer) (enrolment.Options, error) {
 	upstream, err := o.configured()
 	if err != nil {
 		return enrolment.Options{}, err
@@ -212,18 +216,15 @@ func (o *enrolOptions) enrolment(progress func(string)) (enrolment.Options, erro
 	}
 	return enrolment.Options{
 		Group: o.group, Owned: o.owned, NRI: started,
-		Host: enrolment.Host{Run: runProgram}, Mode: enrolment.Mode(o.kubecri.Mode),
-		Endpoint: o.kubecri.ServeEndpoint, Upstream: upstream,
-		NRISocket: o.kubecri.NRISocket, CheckNRI: checkNRI, Validator: validatorSettings, Registered: o.registered,
+		Host: enrolment.Host{Machine: machine{}}, Mode: enrolment.Mode(o.kubecri.Mode),
+		Endpoint: o.kubecri.ServeEndpoint, Upstream: upstream, NRISocket: o.kubecri.NRISocket,
 		MetricsAddress: o.kubecri.MetricsAddress,
 		Program:        o.program, PluginDir: o.kubecri.PluginDir, StateDir: o.kubecri.StateDir,
 		ConfigFile: o.kubecri.configFile, Journal: journalPath, SystemdDir: o.systemdDir, Version: versionLine(),
 		KubeletUnit: o.kubeletUnit, CheckpointPath: kubeletstate.Path,
-		Unit: o.unit, Configuration: o.configuration,
-		Connect: newClient, Cluster: cluster, SchedulersReplaced: o.schedulersReplaced, Policies: policies,
-		OtherDevices: o.otherDevices, Runtime: runtimeVersion, CDI: cdiSupport, ServerTime: serverTime,
-		CheckPlugin: pluginCheck(o.kubecri), Free: freeBytes, Granted: o.granted, Withdraw: o.withdraw,
-		Progress: progress,
+		Kubecri: o, APIServers: apiServers{}, Runtimes: runtimes{},
+		Cluster: cluster, SchedulersReplaced: o.schedulersReplaced, Policies: policies,
+		OtherDevices: o.otherDevices, Progress: progress,
 	}, nil
 }
 
@@ -247,9 +248,8 @@ func (o *enrolOptions) started() (*enrolment.NRI, error) {
 	if o.kubecri.Mode != ModeNRI || o.units {
 		return nil, nil
 	}
-	stop := func(ctx context.Context) error { return endProcess(ctx, o.process) }
 	if o.leave {
-		return &enrolment.NRI{Stop: stop}, nil
+		return &enrolment.NRI{}, nil
 	}
 	if o.kubecri.Kubeconfig == "" {
 		return nil, fmt.Errorf("%s has no kubeconfig: name the kubelet's, such as /etc/kubernetes/kubelet.conf",
@@ -261,7 +261,6 @@ func (o *enrolOptions) started() (*enrolment.NRI, error) {
 	}
 	return &enrolment.NRI{
 		Node: node, Kubeconfig: o.kubecri.Kubeconfig, Runtime: o.kubecri.UpstreamEndpoint, Socket: o.kubecri.NRISocket,
-		Stop: stop,
 	}, nil
 }
 
@@ -280,8 +279,8 @@ func (o *enrolOptions) cluster() (kubernetes.Interface, error) {
 	return client, nil
 }
 
-// configuration returns the configuration file for a node whose kubelet was started like this.
-func (o *enrolOptions) configuration(kubelet enrolment.Kubelet) ([]byte, error) {
+// Configuration returns the configuration file for a node whose kubelet was started like this.
+func (o *enrolOptions) Configuration(kubelet enrolment.Kubelet) ([]byte, error) {
 	if kubelet.RootDir != o.kubecri.KubeletDir {
 		return nil, fmt.Errorf("the kubelet has --root-dir=%s, for which the configuration file has no word: install "+
 			"kubecri.service with this flag, and %s", kubelet.RootDir, o.kubecri.configFile)
@@ -305,8 +304,8 @@ func (o *enrolOptions) configuration(kubelet enrolment.Kubelet) ([]byte, error) 
 	return append([]byte("# Written by kubecri enrol; kubecri leave removes it.\n"), content...), nil
 }
 
-// unit returns one of kubecri's units for where it is installed.
-func (o *enrolOptions) unit(name string) ([]byte, error) {
+// Unit returns one of kubecri's units for where it is installed.
+func (o *enrolOptions) Unit(name string) ([]byte, error) {
 	content, err := deploy.Unit(name)
 	if err != nil {
 		return nil, err
@@ -335,10 +334,10 @@ func withoutSocket(unit string) string {
 	return strings.Replace(unit, wanted, "", 1)
 }
 
-// granted returns the UIDs of the pods on record. Of those that were adopted only the ones are
+// Granted returns the UIDs of the pods on record. Of those that were adopted only the ones are
 // among them whose devices the kubelet has forgotten: all others it serves without kubecri as
 // before.
-func (o *enrolOptions) granted(kubelet kubeletstate.State) ([]string, error) {
+func (o *enrolOptions) Granted(kubelet kubeletstate.State) ([]string, error) {
 	list, err := grants.Read(o.kubecri.grantsPath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -369,8 +368,8 @@ func forgotten(adopted *grants.Allocation, kubelet kubeletstate.State) bool {
 	return false
 }
 
-// withdraw is kubecri cleanup. A kubecri without a state directory has never run.
-func (o *enrolOptions) withdraw(ctx context.Context, client kubernetes.Interface, node string) error {
+// Withdraw is kubecri cleanup. A kubecri without a state directory has never run.
+func (o *enrolOptions) Withdraw(ctx context.Context, client kubernetes.Interface, node string) error {
 	if !exists(o.kubecri.StateDir) {
 		return nil
 	}
@@ -379,8 +378,13 @@ func (o *enrolOptions) withdraw(ctx context.Context, client kubernetes.Interface
 	return cleanUp(ctx, io.Discard, client, &options)
 }
 
-// runProgram runs a program of this machine.
-func runProgram(ctx context.Context, program string, args ...string) (string, error) {
+// machine is this machine.
+type machine struct{}
+
+var _ enrolment.Machine = machine{}
+
+// Run runs a program of this machine.
+func (machine) Run(ctx context.Context, program string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, program, args...)
 	output, err := command.Output()
 	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {

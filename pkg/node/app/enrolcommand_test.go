@@ -6,6 +6,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -19,7 +20,7 @@ import (
 
 func TestTheConfigurationThatEnrolWritesIsOneOfKubecri(t *testing.T) {
 	o := newEnrolOptions()
-	content, err := o.configuration(enrolment.Kubelet{
+	content, err := o.Configuration(enrolment.Kubelet{
 		Node: "node-1", HostnameOverride: "node-1", Kubeconfig: "/etc/kubernetes/kubelet.conf",
 		RootDir: "/var/lib/kubelet", Endpoint: "unix:///var/run/containerd/containerd.sock",
 	})
@@ -32,7 +33,7 @@ func TestTheConfigurationThatEnrolWritesIsOneOfKubecri(t *testing.T) {
 		o.kubecri.hostnameOverride != "node-1" || o.kubecri.Kubeconfig != "/etc/kubernetes/kubelet.conf" {
 		t.Errorf("%+v, %v from\n%s", o.kubecri, err, content)
 	}
-	if _, err := o.configuration(enrolment.Kubelet{RootDir: "/data/kubelet"}); err == nil {
+	if _, err := o.Configuration(enrolment.Kubelet{RootDir: "/data/kubelet"}); err == nil {
 		t.Error("a configuration for another --root-dir, which it has no word for")
 	}
 }
@@ -44,7 +45,7 @@ func TestUnitsNameWhatIsInstalledElsewhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if usual, err := o.unit(name); err != nil || string(usual) != string(shipped) {
+		if usual, err := o.Unit(name); err != nil || string(usual) != string(shipped) {
 			t.Errorf("%s: %v\n%s", name, err, usual)
 		}
 	}
@@ -54,11 +55,11 @@ func TestUnitsNameWhatIsInstalledElsewhere(t *testing.T) {
 		"kubecri.service": "ExecStart=/opt/kubecri --kubecri-config=/opt/kubecri.yaml\n",
 		"kubecri.socket":  "ListenStream=/run/x/x.sock\n",
 	} {
-		if changed, err := o.unit(name); err != nil || !strings.Contains(string(changed), want) {
+		if changed, err := o.Unit(name); err != nil || !strings.Contains(string(changed), want) {
 			t.Errorf("%s: %v, want %q in\n%s", name, err, want, changed)
 		}
 	}
-	if _, err := o.unit("missing"); err == nil {
+	if _, err := o.Unit("missing"); err == nil {
 		t.Error("there is a unit that does not exist")
 	}
 }
@@ -67,15 +68,15 @@ func TestInModeNRIEnrolWritesAConfigurationAndAUnitWithoutASocket(t *testing.T) 
 	o := newEnrolOptions()
 	o.mode = ModeNRI
 	o.kubecri.configFile = filepath.Join(t.TempDir(), "kubecri.yaml")
-	options, err := o.enrolment(func(string) {})
+	options, err := o.enrolment(io.Discard)
 	if err != nil || options.Mode != enrolment.ModeNRI {
 		t.Fatalf("mode %q, %v", options.Mode, err)
 	}
-	content, err := o.configuration(enrolment.Kubelet{RootDir: "/var/lib/kubelet", Endpoint: "unix:///run/c.sock"})
+	content, err := o.Configuration(enrolment.Kubelet{RootDir: "/var/lib/kubelet", Endpoint: "unix:///run/c.sock"})
 	if err != nil || strings.Contains(string(content), "containerRuntimeEndpoint") {
 		t.Errorf("%v from\n%s", err, content)
 	}
-	unit, err := o.unit("kubecri.service")
+	unit, err := o.Unit("kubecri.service")
 	if err != nil || strings.Contains(string(unit), "kubecri.socket") || !strings.Contains(string(unit), "ExecStart=") {
 		t.Errorf("%v from\n%s", err, unit)
 	}
@@ -83,12 +84,12 @@ func TestInModeNRIEnrolWritesAConfigurationAndAUnitWithoutASocket(t *testing.T) 
 	write(t, o.kubecri.configFile, string(content))
 	again := newEnrolOptions()
 	again.kubecri.configFile = o.kubecri.configFile
-	if options, err := again.enrolment(func(string) {}); err != nil || options.Mode != enrolment.ModeNRI ||
+	if options, err := again.enrolment(io.Discard); err != nil || options.Mode != enrolment.ModeNRI ||
 		options.Upstream != "unix:///run/c.sock" || options.NRISocket != "/var/run/nri/nri.sock" {
 		t.Errorf("the configuration is read as %+v, %v", options, err)
 	}
 	again.mode = ModeCRI
-	if _, err := again.enrolment(func(string) {}); err == nil || !strings.Contains(err.Error(), "says mode: nri") {
+	if _, err := again.enrolment(io.Discard); err == nil || !strings.Contains(err.Error(), "says mode: nri") {
 		t.Errorf("another mode on the command line: %v", err)
 	}
 }
@@ -108,7 +109,7 @@ func TestEnrolSeesWhetherKubecriIsRegistered(t *testing.T) {
 			if kind == "HTTPS" { // for all addresses of the machine
 				o.kubecri.MetricsAddress = strings.Replace(o.kubecri.MetricsAddress, "127.0.0.1", "0.0.0.0", 1)
 			}
-			err := o.registered(t.Context())
+			err := o.Registered(t.Context())
 			if test.says == "" && err != nil || test.says != "" &&
 				(err == nil || !strings.Contains(err.Error(), test.says)) {
 				t.Errorf("%s by %s: %v, want %q", name, kind, err, test.says)
@@ -120,7 +121,7 @@ func TestEnrolSeesWhetherKubecriIsRegistered(t *testing.T) {
 
 func TestTheServersTimeIsRead(t *testing.T) {
 	_, kubeconfig := startAPIServer(t)
-	there, err := serverTime(t.Context(), kubeconfig)
+	there, err := apiServers{}.Time(t.Context(), kubeconfig)
 	if err != nil || time.Since(there).Abs() > time.Minute {
 		t.Errorf("%v, %v", there, err)
 	}

@@ -113,7 +113,7 @@ func TestEnrolConnectsToNoRuntimeThatCannotSendItsListOfContainers(t *testing.T)
 			serveRuntime(t, endpoint, runtime)
 			serveNRI(t, socket, runtime.synchronize)
 			runtime.synchronized.Store(0) // it lists once for the plugins that it starts itself
-			version, err := checkNRI(t.Context(), "unix://"+endpoint, socket)
+			version, err := runtimes{}.CheckNRI(t.Context(), "unix://"+endpoint, socket)
 			sent := runtime.synchronized.Load()
 			if len(test.says) == 0 && (err != nil || version != "containerd 2.4.2" || sent == 0) {
 				t.Errorf("%q, %v", version, err)
@@ -136,7 +136,7 @@ func TestEnrolConnectsToNoRuntimeWhoseListIsUnknown(t *testing.T) {
 	socket := filepath.Join(dir, "nri.sock")
 	serveNRI(t, socket, runtime.synchronize)
 	runtime.synchronized.Store(0) // it lists once for the plugins that it starts itself
-	_, err := checkNRI(t.Context(), "unix://"+filepath.Join(dir, "none.sock"), socket)
+	_, err := runtimes{}.CheckNRI(t.Context(), "unix://"+filepath.Join(dir, "none.sock"), socket)
 	if err == nil || runtime.synchronized.Load() > 0 {
 		t.Errorf("%v, and the runtime sends its list %d times", err, runtime.synchronized.Load())
 	}

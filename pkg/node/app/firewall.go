@@ -109,6 +109,9 @@ func (deviceFiles) Glob(pattern string) []string {
 	return paths
 }
 
+// Exists implements firewall.DeviceFiles.
+func (deviceFiles) Exists(path string) bool { return exists(path) }
+
 // vendorList is a flag whose value is a list of vendors in JSON, as of the configuration file.
 type vendorList []firewall.Vendor
 

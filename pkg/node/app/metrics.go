@@ -164,16 +164,16 @@ func (m *measures) showNode(advertiser *advertise.Advertiser) {
 		})
 }
 
-// showOmitted shows the sources whose devices are not published.
-func (m *measures) showOmitted(labels []string) {
+// ShowOmitted shows the sources whose devices are not published.
+func (m *measures) ShowOmitted(labels []string) {
 	m.omitted.Reset()
 	for _, label := range labels {
 		m.omitted.WithLabelValues(label).Set(1)
 	}
 }
 
-// showConflicts shows the resources that plugin files do not offer.
-func (m *measures) showConflicts(names []types.ResourceName) {
+// ShowConflicts shows the resources that plugin files do not offer.
+func (m *measures) ShowConflicts(names []types.ResourceName) {
 	m.conflicts.Reset()
 	for _, name := range names {
 		m.conflicts.WithLabelValues(string(name)).Set(1)
@@ -212,22 +212,22 @@ func (m *measures) handler() http.Handler {
 	return metrics.HandlerFor(m.registry, metrics.HandlerOpts{})
 }
 
-func (m *measures) observeContainer(outcome admission.Outcome) {
+func (m *measures) ObserveContainer(outcome admission.Outcome) {
 	m.containers.WithLabelValues(string(outcome)).Inc()
 }
 
-func (m *measures) observeFirewall(attempt firewall.Attempt, action admission.FirewallAction) {
+func (m *measures) ObserveFirewall(attempt firewall.Attempt, action admission.FirewallAction) {
 	m.attempts.WithLabelValues(attempt.Vendor, string(attempt.Way), string(action)).Inc()
 }
 
-func (m *measures) observeEviction(outcome devicehealth.Outcome) {
+func (m *measures) ObserveEviction(outcome devicehealth.Outcome) {
 	m.evictions.WithLabelValues(string(outcome)).Inc()
 }
 
 // The outcomes of replacements.
 const replacementTaken, replacementRefused = "taken", "refused"
 
-func (m *measures) observeReplacement(taken bool) {
+func (m *measures) ObserveReplacement(taken bool) {
 	outcome := replacementRefused
 	if taken {
 		outcome = replacementTaken
@@ -235,14 +235,14 @@ func (m *measures) observeReplacement(taken bool) {
 	m.replacements.WithLabelValues(outcome).Inc()
 }
 
-func (m *measures) observePlugin(plugin, call string, took time.Duration, err error) {
+func (m *measures) ObservePlugin(plugin, call string, took time.Duration, err error) {
 	m.plugins.WithLabelValues(plugin, call, outcomeOf(err)).Inc()
 	m.pluginTime.WithLabelValues(plugin, call).Observe(took.Seconds())
 }
 
-func (m *measures) observeSeal(result string) { m.seals.WithLabelValues(result).Inc() }
+func (m *measures) ObserveSeal(result string) { m.seals.WithLabelValues(result).Inc() }
 
-func (m *measures) observePatch(err error) {
+func (m *measures) ObservePatch(err error) {
 	m.patches.WithLabelValues(outcomeOf(err)).Inc()
 }
 
@@ -253,8 +253,8 @@ func outcomeOf(err error) string {
 	return "ok"
 }
 
-// observeCall counts a call to the runtime.
-func (m *measures) observeCall(call criproxy.Call) {
+// ObserveCall counts a call to the runtime.
+func (m *measures) ObserveCall(call criproxy.Call) {
 	method := call.Method
 	if _, known := m.methods[method]; !known {
 		method = other

@@ -23,7 +23,6 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/admission"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
-	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -107,19 +106,18 @@ func documented(t *testing.T) map[string][]string {
 
 func TestTheDocumentationListsEveryMetricWithItsLabels(t *testing.T) {
 	n := quietNode(t)
-	n.measures.observeCall(criproxy.Call{Method: admission.CreateContainerMethod})
-	n.measures.observeContainer(admission.Passed)
-	n.measures.observePlugin("one-gpu", "Allocate", time.Second, nil)
-	n.measures.observePatch(nil)
-	n.measures.showOmitted([]string{"a.b/huge"})
-	n.measures.showConflicts([]types.ResourceName{"nvidia.com/gpu"})
-	n.measures.observeFirewall(firewall.Attempt{Vendor: "nvidia.com", Way: firewall.ByEnv},
+	n.measures.ObserveCall(criproxy.Call{Method: admission.CreateContainerMethod})
+	n.measures.ObserveContainer(admission.Passed)
+	n.measures.ObservePlugin("one-gpu", "Allocate", time.Second, nil)
+	n.measures.ObservePatch(nil)
+	n.measures.ShowOmitted([]string{"a.b/huge"})
+	n.measures.ShowConflicts([]types.ResourceName{"nvidia.com/gpu"})
+	n.measures.ObserveFirewall(firewall.Attempt{Vendor: "nvidia.com", Way: firewall.ByEnv},
 		admission.AttemptNeutralised)
 	n.measures.showRegistration(nri.New(nri.Options{}))
 	held := metrics.NewKubeRegistry()
-	held.CustomMustRegister(newDeviceMetrics(tainted, func() []grants.Allocation {
-		return []grants.Allocation{holderOf("1", "train", "GPU-0", false)}
-	}, 2))
+	held.CustomMustRegister(newDeviceMetrics(fixedDevices(tainted()),
+		fixedGrants{holderOf("1", "train", "GPU-0", false)}, 2))
 	shown := exposed(t, n.measures.registry)
 	maps.Copy(shown, exposed(t, held))
 	if diff := cmp.Diff(documented(t), shown); diff != "" {
@@ -130,12 +128,12 @@ func TestTheDocumentationListsEveryMetricWithItsLabels(t *testing.T) {
 func TestNoCallerMakesMetricsWithoutEnd(t *testing.T) {
 	m := newMeasures()
 	for i := range 1_000 {
-		m.observeCall(criproxy.Call{Method: fmt.Sprintf("/runtime.v2.RuntimeService/Invented%d", i),
+		m.ObserveCall(criproxy.Call{Method: fmt.Sprintf("/runtime.v2.RuntimeService/Invented%d", i),
 			Code: codes.Code(100 + i)})
 	}
-	m.observeCall(criproxy.Call{Method: admission.CreateContainerMethod, Code: codes.Unavailable, Took: 3 * time.Second,
+	m.ObserveCall(criproxy.Call{Method: admission.CreateContainerMethod, Code: codes.Unavailable, Took: 3 * time.Second,
 		Waited: 2 * time.Second})
-	m.observeCall(criproxy.Call{Method: "/runtime.v1.RuntimeService/GetContainerEvents", Code: codes.Canceled})
+	m.ObserveCall(criproxy.Call{Method: "/runtime.v1.RuntimeService/GetContainerEvents", Code: codes.Canceled})
 	families, err := m.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +165,7 @@ func TestNoCallerMakesMetricsWithoutEnd(t *testing.T) {
 
 func TestMetricsSayWhatTheNodeHasAndWhetherItIsPublished(t *testing.T) {
 	n := quietNode(t)
-	n.measures.observePatch(errors.New("away"))
+	n.measures.ObservePatch(errors.New("away"))
 	families, err := n.measures.registry.Gather()
 	if err != nil {
 		t.Fatal(err)

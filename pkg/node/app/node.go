@@ -34,6 +34,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
 	"github.com/kubedevice/kubedevice/pkg/node/nrifront"
+	"github.com/kubedevice/kubedevice/pkg/node/nrilist"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/podresources"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
@@ -65,6 +66,7 @@ type node struct {
 	damper        *plugins.Damper // of plugins
 	deviceManager *devicemanager.Manager
 	plugins       *plugins.Manager
+	devices       *nodeDevices
 	resources     *podresources.Server
 	cdi           *cdi.Support
 	firewall      *firewall.Firewall // nil if it is off
@@ -100,7 +102,7 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	n.deviceManager = devicemanager.New(devicemanager.Options{
 		Dir: options.devicePluginsDir(), RegistryDir: options.registryDir(), StateFile: options.devicesPath(),
 		KubeletResources: devicemanager.FromKubelet(options.kubeletPodResourcesPath(), kubeletstate.Path),
-		Observe:          n.measures.observePlugin,
+		Metrics:          n.measures,
 	})
 	if err := n.deviceManager.Load(); err != nil {
 		klog.FromContext(ctx).Error(err, "The devices of device plugins are unknown until the plugins register")
@@ -121,12 +123,12 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	if load == nil {
 		load = plugins.FromDirectory(options.PluginDir, options.AllowWritablePlugins)
 	}
-	n.files = plugins.NewFiles(options.NodeName, load, plugins.DefaultTiming(), n.measures.observePlugin)
+	n.files = plugins.NewFiles(options.NodeName, load, plugins.DefaultTiming(), n.measures)
 	kubelets := devicemanager.NewTransport(n.deviceManager, n.record.Responses())
 	var err error
 	n.claims, err = adoption.NewFiles(adoption.FilesOptions{
-		Files: n.files, KubeletDir: kubeletstate.Dir, StateFile: options.filesPath(), Grants: n.record.List,
-		Conflicts: n.measures.showConflicts, Warn: n.events.warnOfConflict,
+		Files: n.files, KubeletDir: kubeletstate.Dir, StateFile: options.filesPath(), Grants: n.record,
+		Events: n.events, Metrics: n.measures,
 	})
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Plugin files take over from the kubelet what it remembers")
@@ -134,35 +136,32 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	n.plugins = n.latest.Manager(options.NodeName, n.claims, kubelets)
 	if options.DeviceFirewall {
 		n.firewall = firewall.New(firewall.Options{
-			Plugins: n.plugins, Vendors: options.DeviceFirewallVendors, KubeletServes: n.deviceManager.KubeletServes,
-			Exists: exists, Files: deviceFiles{}, StateFile: options.firewallPath(),
+			Plugins: n.plugins, Vendors: options.DeviceFirewallVendors, Kubelet: n.deviceManager,
+			Files: deviceFiles{}, StateFile: options.firewallPath(),
 		})
 		n.firewall.Load(ctx)
 		describeVariables(ctx, n.firewall, n.variables, options.Mode == ModeNRI)
 	}
+	n.taints = devicehealth.NewTaints(n.events)
+	counts := kubeletCounts{n.deviceManager, n.claims}
+	n.devices = &nodeDevices{n.plugins, counts, n.taints}
 	n.resources = podresources.New(podresources.Options{
 		Socket: options.podResourcesPath(), Kubelet: options.kubeletPodResourcesPath(),
 		Synced: []<-chan struct{}{n.record.Opened(), n.plugins.Synced()},
-		Grants: n.record.List, Pods: n.registry, Devices: n.devices,
+		Grants: n.record, Pods: n.registry, Devices: n.devices,
 	})
-	n.taints = devicehealth.NewTaints(n.events.announceTaints)
-	n.measures.registry.CustomMustRegister(newDeviceMetrics(func() deviceState {
-		now, _ := n.plugins.Inventory()
-		taints, _ := n.taints.List()
-		return deviceState{now.Node, n.devicesOf(now), now.Unhealthy(), taints}
-	}, n.record.List, maxDeviceSeries))
+	n.measures.registry.CustomMustRegister(newDeviceMetrics(n.devices, n.record, maxDeviceSeries))
 	n.damper = plugins.NewDamper(n.plugins)
-	n.health = devicehealth.NewTracker(n.damper, n.record, n.events.announceHealth)
+	n.health = devicehealth.NewTracker(n.damper, n.record, n.events)
 	advertising := advertise.Options{
-		Observe: n.measures.observePatch, Refuse: n.events.warnOfInventory, Published: n.registry.NotePublished,
-		Pods: n.registry, KubeletCounts: n.kubeletCounts, Health: n.health,
-		Taints: n.taints.Set, Omitted: n.measures.showOmitted,
+		Metrics: n.measures, Events: n.events, Names: n.registry,
+		Pods: n.registry, Kubelet: counts, Health: n.health, Taints: n.taints,
 	}
 	if mode, _ := options.sealMode(); mode != seal.Off { // it was validated
 		n.keys = seals.NewKeys(ctx, seals.Options{
 			Certificates: options.SealCertificates, TrustBundle: options.SealTrustBundle, Cache: options.sealsPath(),
 		})
-		n.agreement = seals.NewAgreement(options.SealMode, n.keys.Mode)
+		n.agreement = seals.NewAgreement(options.SealMode, n.keys)
 		n.holders = holders.New(options.NodeName, n.keys, n.registry, n.record)
 	} else {
 		n.holders = holders.New(options.NodeName, nil, n.registry, n.record)
@@ -175,12 +174,13 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	switch {
 	case n.nri != nil:
 		n.registration = nri.New(nri.Options{
-			Socket: options.NRISocket, Handler: n.newNRIFront(ctx), Listable: nriListable(upstream),
-			Settings: n.nriSettings,
+			Socket: options.NRISocket, Handler: n.newNRIFront(ctx), List: runtimeList{nrilist.New(upstream)},
+			Settings: validatorOf(options.UpstreamEndpoint),
 		})
 	case options.NRISocket != "":
 		n.registration = nri.New(nri.Options{
-			Socket: options.NRISocket, Listable: nriListable(upstream), Settings: n.nriSettings,
+			Socket: options.NRISocket, List: runtimeList{nrilist.New(upstream)},
+			Settings: validatorOf(options.UpstreamEndpoint),
 		})
 	}
 	if n.registration != nil {
@@ -195,7 +195,7 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	if n.notReplaced() == "" {
 		n.failover = failover.New(failover.Options{
 			Checkpoint: n.record, Pods: n.registry, Runtime: failover.CRI(upstream, runtime),
-			Take: n.admission().Replace, Warn: n.events.event, Observe: n.measures.observeReplacement,
+			Admission: n.admission(), Events: n.events, Metrics: n.measures,
 		})
 		advertising.Replacements = n.failover
 	}
@@ -318,7 +318,7 @@ func (n *node) healthKeeper(client kubernetes.Interface) *devicehealth.Keeper {
 			Policy: n.options.OnDeviceFailure, GracePeriod: n.options.DeviceFailureGracePeriod,
 		},
 		Replacer: n.record, NotReplaced: n.notReplaced(),
-		Warn: n.events.event, Observe: n.measures.observeEviction,
+		Events: n.events, Metrics: n.measures,
 	}, client)
 }
 
@@ -326,7 +326,7 @@ func (n *node) healthKeeper(client kubernetes.Interface) *devicehealth.Keeper {
 func (n *node) taintKeeper(client kubernetes.Interface) *devicehealth.TaintKeeper {
 	return devicehealth.NewTaintKeeper(devicehealth.TaintOptions{
 		Taints: n.taints, Grants: n.record, Pods: n.registry,
-		Warn: n.events.event, Observe: n.measures.observeEviction,
+		Events: n.events, Metrics: n.measures,
 	}, client)
 }
 
@@ -360,7 +360,7 @@ func (n *node) followInventory(ctx context.Context) {
 		// The report of one plugin may be too large by itself.
 		if err := n.plugins.Check(); errors.Is(err, deviceinfo.ErrMalformed) && err.Error() != refused {
 			refused = err.Error()
-			n.events.warnOfInventory(fmt.Errorf("%w. What was published before stays", err))
+			n.events.WarnOfInventory(fmt.Errorf("%w. What was published before stays", err))
 		}
 		select {
 		case <-changed:
@@ -372,33 +372,32 @@ func (n *node) followInventory(ctx context.Context) {
 
 // admission decides about the node's containers.
 func (n *node) admission() *admission.Admission {
-	return &admission.Admission{
+	a := &admission.Admission{
 		NodeName:  n.options.NodeName,
 		Pods:      n.registry,
 		Devices:   n.plugins,
 		Grants:    n.record,
 		Responses: n.record.Responses(),
 		HostFS:    inject.OS{},
-		CDI:       n.cdi.Check,
-		Seals:     n.seals(),
+		CDI:       n.cdi,
 		Adopted:   n.adopter,
-		Holder:    n.claims.Holder,
+		Files:     n.claims,
 		Firewall:  n.firewall,
 		Allowlist: n.options.allowlist,
 		Kubelet: kubeletstate.Files{
 			Checkpoint: kubeletstate.Path, ResourceClaims: filepath.Join(n.options.KubeletDir, kubeletstate.ClaimsName),
 		},
-		Image:     n.images.Image,
+		Images:    n.images,
 		Sandboxes: newSandboxes(n.upstream, n.cdi),
-		Variables: n.variables.Device,
+		Variables: n.variables,
 		Refusals:  n.refusals,
-		Warn:      n.events.warn,
-		Observe:   n.measures.observeContainer,
-
-		WarnIgnored:     n.events.warnOfIgnored,
-		WarnLeftOut:     n.events.warnOfLeftOut,
-		ObserveFirewall: n.measures.observeFirewall,
+		Events:    n.events,
+		Metrics:   n.measures,
 	}
+	if n.agreement != nil {
+		a.Seals = n.agreement
+	}
+	return a
 }
 
 // proxy passes the kubelet's calls on to the runtime, except containers, which admission may change
@@ -415,27 +414,8 @@ func (n *node) proxy() *criproxy.Proxy {
 		},
 		Failed:  map[string]criproxy.Failed{admission.CreateContainerMethod: front.CreationFailed},
 		Unary:   criMethods(),
-		Observe: n.measures.observeCall,
+		Metrics: n.measures,
 	})
-}
-
-// seals says what admission does with allocations that the scheduler did not seal.
-func (n *node) seals() admission.Seals {
-	if n.keys == nil {
-		return admission.Seals{}
-	}
-	return admission.Seals{
-		Mode: n.agreement.Mode,
-		Verifier: func() (*seal.Verifier, error) {
-			verifier, _, err := n.keys.Verifier()
-			return verifier, err
-		},
-		Warn: n.events.warnOfSeal,
-		Observe: func(result string) {
-			n.measures.observeSeal(result)
-			n.agreement.Observe(result)
-		},
-	}
 }
 
 // alive are the checks without which kubecri must be restarted.
@@ -476,21 +456,39 @@ func (n *node) ready(servePath string) []check {
 	return checks
 }
 
-// kubeletCounts reports whether the kubelet publishes an extended resource that the node's
-// inventory lists.
-func (n *node) kubeletCounts(name string) bool {
-	resource := types.ResourceName(name)
-	return n.deviceManager.KubeletCounts(resource) || n.claims.KubeletCounts(resource)
+// kubeletCounts knows which resources of the node's inventory the kubelet counts and publishes.
+type kubeletCounts struct {
+	hosted *devicemanager.Manager
+	files  *adoption.Files
 }
 
-// devices are the node's devices for the PodResources API.
-func (n *node) devices() podresources.Devices {
-	now, _ := n.plugins.Inventory()
-	return n.devicesOf(now)
+// KubeletCounts implements advertise.Kubelet and podresources.Kubelet.
+func (c kubeletCounts) KubeletCounts(extended types.ResourceName) bool {
+	return c.hosted.KubeletCounts(extended) || c.files.KubeletCounts(extended)
 }
 
-func (n *node) devicesOf(now *plugins.Inventory) podresources.Devices {
-	return podresources.Devices{
-		Allocatable: now.Node.Allocatable, Extended: now.ExtendedOf, Replaces: n.kubeletCounts,
-	}
+// nodeDevices are the node's devices.
+type nodeDevices struct {
+	plugins *plugins.Manager
+	kubelet kubeletCounts
+	taints  *devicehealth.Taints
+}
+
+var _ podresources.Source = (*nodeDevices)(nil)
+
+// Devices returns the current devices for the PodResources API.
+func (d *nodeDevices) Devices() podresources.Devices {
+	now, _ := d.plugins.Inventory()
+	return d.devicesOf(now)
+}
+
+func (d *nodeDevices) devicesOf(now *plugins.Inventory) podresources.Devices {
+	return podresources.Devices{Allocatable: now.Node.Allocatable, Names: now, Kubelet: d.kubelet}
+}
+
+// state returns the current devices for metrics.
+func (d *nodeDevices) state() deviceState {
+	now, _ := d.plugins.Inventory()
+	taints, _ := d.taints.List()
+	return deviceState{now.Node, d.devicesOf(now), now.Unhealthy(), taints}
 }

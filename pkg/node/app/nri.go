@@ -6,10 +6,6 @@ package app
 import (
 	"context"
 
-	"google.golang.org/grpc"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/kubedevice/kubedevice/pkg/node/admission"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
@@ -33,13 +29,9 @@ func (n *node) newNRIFront(ctx context.Context) *nrifront.Front {
 	ahead := *a
 	a.Pods = nrifront.NewPods(a.Pods)
 	n.nri.front = nrifront.New(ctx, nrifront.Options{
-		Admission: nriAdmission{a, &ahead}, Devices: n.nri.devices, View: n.nri.view, Since: n.record.KeySince,
+		Admission: nriAdmission{a, &ahead}, Devices: n.nri.devices, View: n.nri.view, Key: n.record,
 		Source: nrilist.New(n.upstream), Ender: nrifront.CRI(n.upstream),
-		Warn: func(pod admission.Pod, message string) {
-			n.events.warnOfEnded(&corev1.ObjectReference{
-				APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID),
-			}, message)
-		},
+		Events: n.events,
 	})
 	return n.nri.front
 }
@@ -61,22 +53,28 @@ func (p *nriParts) close() {
 	p.devices.Close()
 }
 
-// nriListable returns a function that returns why the runtime behind conn cannot send its list to
-// NRI plugins: none connects then, see nri.Options.Listable.
-func nriListable(conn grpc.ClientConnInterface) func(context.Context) error {
-	source := nrilist.New(conn)
-	return func(ctx context.Context) error {
-		list, err := source.List(ctx)
-		if err != nil {
-			return err
-		}
-		return list.Check()
+// runtimeList is the list of containers of the runtime behind a connection.
+type runtimeList struct{ source nrifront.Source }
+
+var _ nri.ListChecker = runtimeList{}
+
+// Check implements nri.ListChecker.
+func (l runtimeList) Check(ctx context.Context) error {
+	list, err := l.source.List(ctx)
+	if err != nil {
+		return err
 	}
+	return list.Check()
 }
 
-// nriSettings reads what the runtime's configuration says of its default validator.
-func (n *node) nriSettings(ctx context.Context) (nri.Settings, error) {
-	return validatorSettings(ctx, n.options.UpstreamEndpoint)
+// validatorOf reads the settings of the default validator of the runtime behind an endpoint.
+type validatorOf string
+
+var _ nri.SettingsReader = validatorOf("")
+
+// Settings implements nri.SettingsReader.
+func (v validatorOf) Settings(ctx context.Context) (nri.Settings, error) {
+	return validatorSettings(ctx, string(v))
 }
 
 // validatorSettings returns what the configuration of the runtime behind an endpoint says of its

@@ -4,7 +4,6 @@
 package app
 
 import (
-	"fmt"
 	"os"
 	"time"
 
@@ -26,7 +25,7 @@ func uninstallCommand() *cobra.Command {
 			if o.Client, err = podClient(); err != nil {
 				return err
 			}
-			o.Progress = func(line string) { fmt.Fprintln(command.ErrOrStderr(), line) }
+			o.Progress = command.ErrOrStderr()
 			ctx, stop := untilSignalled(command.Context(), os.Stderr)
 			defer stop()
 			return uninstall.Run(ctx, o)

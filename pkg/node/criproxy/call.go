@@ -31,10 +31,11 @@ func (p *Proxy) serveCall(_ any, down grpc.ServerStream) (err error) {
 		return errNoMethod
 	}
 	var waited time.Duration
-	if p.options.Observe != nil {
+	if p.options.Metrics != nil {
 		start := time.Now()
 		defer func() {
-			p.options.Observe(Call{Method: method, Code: status.Code(err), Took: time.Since(start), Waited: waited})
+			p.options.Metrics.ObserveCall(
+				Call{Method: method, Code: status.Code(err), Took: time.Since(start), Waited: waited})
 		}()
 	}
 	first, request, err := p.edited(method, down)

@@ -25,7 +25,7 @@ func TestObservesCodeAndRuntimeTimeOfEveryCall(t *testing.T) {
 		}
 		return echo(method, stream)
 	}, Options{
-		Observe: func(call Call) { seen <- call },
+		Metrics: calls(seen),
 		Edits: map[string]Edit{
 			"/x.Y/SlowEdit": func(context.Context, []byte) ([]byte, error) { <-time.After(slow); return nil, nil },
 			"/x.Y/Refused": func(context.Context, []byte) ([]byte, error) {
@@ -54,3 +54,8 @@ func TestObservesCodeAndRuntimeTimeOfEveryCall(t *testing.T) {
 		}
 	}
 }
+
+// calls receives the calls.
+type calls chan<- Call
+
+func (c calls) ObserveCall(call Call) { c <- call }

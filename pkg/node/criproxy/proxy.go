@@ -63,8 +63,14 @@ type Options struct {
 	// Unary are methods, by full name, with one request and one reply. Naming a method here only
 	// makes its calls cheaper; the proxy forwards all others as streams, which suits any call.
 	Unary map[string]bool
-	// Observe, if set, receives every call at its end, from many goroutines.
-	Observe func(Call)
+	// Metrics, if set, counts calls.
+	Metrics Metrics
+}
+
+// Metrics counts calls.
+type Metrics interface {
+	// ObserveCall receives every call at its end, from many goroutines.
+	ObserveCall(call Call)
 }
 
 // Proxy is a gRPC server that answers with the runtime's answers.

@@ -374,9 +374,16 @@ func TestAPluginThatComesAndGoesDoesNotRestartTheGracePeriod(t *testing.T) {
 	})
 }
 
+// announced are the messages of the events on a node.
+type announced []string
+
+func (a *announced) AnnounceHealth(_, message string) { *a = append(*a, message) }
+
+func (a *announced) AnnounceTaints(_, message string) { *a = append(*a, message) }
+
 func TestAnEventOfManyDevicesStaysShort(t *testing.T) {
-	var said []string
-	tracker := NewTracker(nil, nil, func(_, message string) { said = append(said, message) })
+	var said announced
+	tracker := NewTracker(nil, nil, &said)
 	var many []unhealthy
 	for i := range 20 {
 		u := unhealthy{}

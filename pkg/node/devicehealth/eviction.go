@@ -18,8 +18,8 @@ import (
 // evictor evicts pods through the Eviction API, which respects their budgets.
 type evictor struct {
 	client  kubernetes.Interface
-	warn    func(pod *corev1.ObjectReference, reason, message string)
-	observe func(Outcome)
+	events  Events
+	metrics Metrics
 }
 
 // evictionReasons are what the events about an eviction say.
@@ -40,21 +40,21 @@ func (e evictor) try(
 	switch {
 	case err == nil:
 		attempts.next = time.Time{}
-		e.observe(Evicted)
-		e.warn(pod, reasons.evicted, "the pod is evicted: "+reasons.why)
+		e.metrics.ObserveEviction(Evicted)
+		e.events.Warn(pod, reasons.evicted, "the pod is evicted: "+reasons.why)
 		return true
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		// It is gone, and the watch says so soon; or its budget is being written.
 		attempts.failed(now, 0)
 		return false
 	case apierrors.IsTooManyRequests(err):
-		e.observe(Blocked)
+		e.metrics.ObserveEviction(Blocked)
 	default:
-		e.observe(Failed)
+		e.metrics.ObserveEviction(Failed)
 	}
 	if text := fmt.Sprintf("the pod cannot be evicted yet: %v", err); text != *blocked {
 		*blocked = text
-		e.warn(pod, reasons.blocked, text)
+		e.events.Warn(pod, reasons.blocked, text)
 	}
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	attempts.failed(now, time.Duration(seconds)*time.Second)

@@ -252,6 +252,23 @@ func (m *machine) evict(action clienttesting.Action) (bool, runtime.Object, erro
 }
 
 // start starts what kubecri has of this package.
+// Warn implements Events.
+func (m *machine) Warn(pod *corev1.ObjectReference, reason, message string) {
+	m.say("pod %s %s: %s", pod.Name, reason, message)
+	if warned := m.warned.Load(); warned != nil {
+		(*warned)(reason)
+	}
+}
+
+// ObserveEviction implements Metrics.
+func (m *machine) ObserveEviction(Outcome) {}
+
+// AnnounceHealth implements NodeEvents.
+func (m *machine) AnnounceHealth(eventType, message string) { m.say("node %s: %s", eventType, message) }
+
+// AnnounceTaints implements NodeEvents.
+func (m *machine) AnnounceTaints(eventType, message string) { m.say("node %s: %s", eventType, message) }
+
 func (m *machine) start() {
 	m.t.Helper()
 	ctx, cancel := context.WithCancel(m.t.Context())
@@ -261,17 +278,10 @@ func (m *machine) start() {
 	if m.damped {
 		devices = damper
 	}
-	tracker := NewTracker(devices, m.granted,
-		func(eventType, message string) { m.say("node %s: %s", eventType, message) })
+	tracker := NewTracker(devices, m.granted, m)
 	keeper := NewKeeper(Options{
-		Tracker: tracker, Grants: m.granted, Pods: m.pods, Default: m.rule, Observe: func(Outcome) {},
+		Tracker: tracker, Grants: m.granted, Pods: m.pods, Default: m.rule, Events: m, Metrics: m,
 		Replacer: m, NotReplaced: m.why,
-		Warn: func(pod *corev1.ObjectReference, reason, message string) {
-			m.say("pod %s %s: %s", pod.Name, reason, message)
-			if warned := m.warned.Load(); warned != nil {
-				(*warned)(reason)
-			}
-		},
 	}, m.client)
 	var running sync.WaitGroup
 	for _, part := range []func(context.Context){manager.Run, damper.Run, tracker.Run, keeper.Run,

@@ -14,11 +14,11 @@ import (
 // at the time that the last round has returned, unless that is zero. It calls nothing before all
 // grants and pods are known.
 //
-// A round may take as long as the API server does. While it runs, outdated reports that what now
-// returned or the grants have changed: then another round follows at once.
+// A round may take as long as the API server does. While it runs, its basis is outdated once what
+// now returned or the grants have changed: then another round follows at once.
 func follow[T any](
 	ctx context.Context, now func() (T, <-chan struct{}), granted Grants, pods Pods,
-	round func(what T, granted []grants.Allocation, outdated func() bool) (next time.Time),
+	round func(what T, granted []grants.Allocation, basis basis) (next time.Time),
 ) {
 	for {
 		what, changed := now()
@@ -26,7 +26,7 @@ func follow[T any](
 		podsChanged := pods.Changed()
 		var next time.Time
 		if complete && pods.Check() == nil {
-			next = round(what, list, func() bool { return isClosed(changed) || isClosed(grantsChanged) })
+			next = round(what, list, basis{changed, grantsChanged})
 		}
 		wake, stop := wakeAt(next)
 		select {
@@ -42,6 +42,11 @@ func follow[T any](
 		}
 	}
 }
+
+// basis has the channels that are closed when what a round goes by has changed.
+type basis struct{ changed, grantsChanged <-chan struct{} }
+
+func (b basis) outdated() bool { return isClosed(b.changed) || isClosed(b.grantsChanged) }
 
 func isClosed(channel <-chan struct{}) bool {
 	select {

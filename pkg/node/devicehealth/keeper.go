@@ -60,6 +60,18 @@ type Pods interface {
 	Changed() <-chan struct{}
 }
 
+// Events writes events on pods. It must not block.
+type Events interface {
+	// Warn puts a warning on a pod. The same warning again is counted, not repeated.
+	Warn(pod *corev1.ObjectReference, reason, message string)
+}
+
+// Metrics counts evictions.
+type Metrics interface {
+	// ObserveEviction counts a try to evict a pod.
+	ObserveEviction(outcome Outcome)
+}
+
 // Outcome is what became of a try to evict a pod.
 type Outcome string
 
@@ -84,10 +96,8 @@ type Options struct {
 	// means Evict; then Replacer is not needed.
 	Replacer    Replacer
 	NotReplaced string
-	// Warn puts a warning on a pod. The same warning again is counted, not repeated.
-	Warn func(pod *corev1.ObjectReference, reason, message string)
-	// Observe is called after each try to evict a pod.
-	Observe func(Outcome)
+	Events      Events
+	Metrics     Metrics
 }
 
 // Keeper does what follows for pods when their devices fail: an event, the condition
@@ -99,8 +109,8 @@ type Keeper struct {
 	client kubernetes.Interface
 	rules  rules
 	pods   map[string]*podState // by UID, of pods that need anything
-	// outdated reports that what the round goes by has changed: a device may be healthy again.
-	outdated func() bool
+	// basis is what the round goes by: once it has changed, a device may be healthy again.
+	basis basis
 }
 
 // podState is what was done for a pod.
@@ -142,11 +152,11 @@ func NewKeeper(options Options, client kubernetes.Interface) *Keeper {
 // Run follows devices, grants and pods until ctx is done.
 func (k *Keeper) Run(ctx context.Context) {
 	follow(ctx, k.Tracker.snapshot, k.Grants, k.Pods,
-		func(now *snapshot, granted []grants.Allocation, outdated func() bool) (next time.Time) {
+		func(now *snapshot, granted []grants.Allocation, basis basis) (next time.Time) {
 			if now == nil {
 				return time.Time{}
 			}
-			k.outdated = outdated
+			k.basis = basis
 			return k.round(ctx, now, granted)
 		})
 }
@@ -307,7 +317,7 @@ func (k *Keeper) warn(a, act affected, s *podState, rule Rule, due time.Time) {
 			message = f.text() + "; " + k.follows(act, rule, due)
 		}
 		if !reported && !s.warned[message] && !warned[message] {
-			k.Warn(a.ref(), reasonFailed, message)
+			k.Events.Warn(a.ref(), reasonFailed, message)
 		}
 		warned[message] = true
 	}
@@ -336,7 +346,7 @@ func (k *Keeper) warnOfRule(a affected, s *podState, problems []string) {
 	warned := map[string]bool{}
 	for _, problem := range problems {
 		if !s.problems[problem] {
-			k.Warn(a.ref(), reasonRule, problem)
+			k.Events.Warn(a.ref(), reasonRule, problem)
 		}
 		warned[problem] = true
 	}
@@ -401,10 +411,10 @@ func (k *Keeper) evict(ctx context.Context, a affected, s *podState, due time.Ti
 		return due
 	case !s.evict.due(now):
 		return s.evict.next
-	case k.outdated():
+	case k.basis.outdated():
 		return now
 	}
-	s.evicted = evictor{k.client, k.Warn, k.Observe}.try(ctx, a.ref(), &s.evict, &s.blocked, evictionReasons{
+	s.evicted = evictor{k.client, k.Events, k.Metrics}.try(ctx, a.ref(), &s.evict, &s.blocked, evictionReasons{
 		evicted: reasonEvicted, blocked: reasonBlocked, why: a.failed[0].text(),
 	})
 	return s.evict.next

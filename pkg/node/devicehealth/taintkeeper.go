@@ -32,13 +32,11 @@ const (
 
 // TaintOptions are what a TaintKeeper works with.
 type TaintOptions struct {
-	Taints *Taints
-	Grants Grants
-	Pods   Pods
-	// Warn puts a warning on a pod. The same warning again is counted, not repeated.
-	Warn func(pod *corev1.ObjectReference, reason, message string)
-	// Observe is called after each try to evict a pod.
-	Observe func(Outcome)
+	Taints  *Taints
+	Grants  Grants
+	Pods    Pods
+	Events  Events
+	Metrics Metrics
 }
 
 // TaintKeeper evicts the pods that hold a device with a taint NoExecute which they do not tolerate,
@@ -48,8 +46,8 @@ type TaintKeeper struct {
 	TaintOptions
 	evictor evictor
 	pods    map[string]*taintedPod // by UID, of pods that are evicted, now or later
-	// outdated reports that what the round goes by has changed: a taint may be gone.
-	outdated func() bool
+	// basis is what the round goes by: once it has changed, a taint may be gone.
+	basis basis
 }
 
 // taintedPod is what was done for a pod.
@@ -63,15 +61,16 @@ type taintedPod struct {
 // NewTaintKeeper returns a keeper that calls the API server with the client; call Run.
 func NewTaintKeeper(options TaintOptions, client kubernetes.Interface) *TaintKeeper {
 	return &TaintKeeper{
-		TaintOptions: options, evictor: evictor{client, options.Warn, options.Observe}, pods: map[string]*taintedPod{},
+		TaintOptions: options, evictor: evictor{client, options.Events, options.Metrics},
+		pods: map[string]*taintedPod{},
 	}
 }
 
 // Run follows taints, grants and pods until ctx is done.
 func (k *TaintKeeper) Run(ctx context.Context) {
 	follow(ctx, k.Taints.List, k.Grants, k.Pods,
-		func(taints []deviceinfo.DeviceTaint, granted []grants.Allocation, outdated func() bool) (next time.Time) {
-			k.outdated = outdated
+		func(taints []deviceinfo.DeviceTaint, granted []grants.Allocation, basis basis) (next time.Time) {
+			k.basis = basis
 			return k.round(ctx, taints, granted)
 		})
 }
@@ -120,12 +119,12 @@ func (k *TaintKeeper) keep(
 	case now.Before(due):
 		if text := why + "; the pod is evicted if it is so at " + due.UTC().Format(time.RFC3339); text != s.warned {
 			s.warned = text
-			k.Warn(ref, reasonTainted, text)
+			k.Events.Warn(ref, reasonTainted, text)
 		}
 		return due
 	case !s.attempts.due(now):
 		return s.attempts.next
-	case k.outdated():
+	case k.basis.outdated():
 		return now
 	}
 	s.evicted = k.evictor.try(ctx, ref, &s.attempts, &s.blocked, evictionReasons{

@@ -20,7 +20,7 @@ import (
 // Taints knows the taints that administrators gave the node's devices. They are in the node's
 // object, so that a restart forgets none. All methods are safe for concurrent use.
 type Taints struct {
-	event NodeEvent
+	events NodeEvents
 
 	mu         sync.Mutex
 	annotation string
@@ -31,8 +31,8 @@ type Taints struct {
 }
 
 // NewTaints returns taints that are not known yet. Changes are announced by events on the node.
-func NewTaints(event NodeEvent) *Taints {
-	return &Taints{event: event, changed: make(chan struct{})}
+func NewTaints(events NodeEvents) *Taints {
+	return &Taints{events: events, changed: make(chan struct{})}
 }
 
 // Set takes the annotation KubeDevice/DeviceTaints of a state of the node. Of one that cannot be
@@ -48,7 +48,7 @@ func (t *Taints) Set(ctx context.Context, annotation string) {
 	list, err := deviceinfo.DecodeDeviceTaints(annotation)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "The taints of devices cannot be read")
-		t.event(corev1.EventTypeWarning, fmt.Sprintf("all devices of the node have the taint %s:%s: %v",
+		t.events.AnnounceTaints(corev1.EventTypeWarning, fmt.Sprintf("all devices of the node have the taint %s:%s: %v",
 			deviceinfo.UnreadableKey, corev1.TaintEffectNoSchedule, err))
 	}
 	noticed, now := map[deviceinfo.DeviceTaint]time.Time{}, time.Now()
@@ -95,7 +95,7 @@ func (t *Taints) announce(state string, taints []deviceinfo.DeviceTaint) {
 	if more := len(taints) - len(names); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	t.event(corev1.EventTypeNormal, fmt.Sprintf("%s %s %s", text, verb, state))
+	t.events.AnnounceTaints(corev1.EventTypeNormal, fmt.Sprintf("%s %s %s", text, verb, state))
 }
 
 // List returns the taints, and a channel that is closed when they change. The list must not be

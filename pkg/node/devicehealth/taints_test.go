@@ -39,13 +39,10 @@ func taintStory(t *testing.T, story func(*tainting)) {
 
 func (s *tainting) start() {
 	ctx, cancel := context.WithCancel(s.t.Context())
-	s.taints = NewTaints(func(eventType, message string) { s.say("node %s: %s", eventType, message) })
+	s.taints = NewTaints(s)
 	s.taints.Set(ctx, s.annotation)
 	keeper := NewTaintKeeper(TaintOptions{
-		Taints: s.taints, Grants: s.granted, Pods: s.pods, Observe: func(Outcome) {},
-		Warn: func(pod *corev1.ObjectReference, reason, message string) {
-			s.say("pod %s %s: %s", pod.Name, reason, message)
-		},
+		Taints: s.taints, Grants: s.granted, Pods: s.pods, Events: s, Metrics: s,
 	}, s.client)
 	var running sync.WaitGroup
 	running.Go(func() { keeper.Run(ctx) })

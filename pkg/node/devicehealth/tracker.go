@@ -39,8 +39,14 @@ type Grants interface {
 	Follow() (list []grants.Allocation, complete bool, changed <-chan struct{})
 }
 
-// NodeEvent puts an event on the node, of type corev1.EventTypeNormal or corev1.EventTypeWarning.
-type NodeEvent func(eventType, message string)
+// NodeEvents puts events on the node, of type corev1.EventTypeNormal or corev1.EventTypeWarning. It
+// must not block.
+type NodeEvents interface {
+	// AnnounceHealth reports changes of the health of devices.
+	AnnounceHealth(eventType, message string)
+	// AnnounceTaints reports changes of the taints of devices.
+	AnnounceTaints(eventType, message string)
+}
 
 // Tracker knows which devices are unhealthy and since when. That a device is unhealthy counts from
 // when it was first published as such, also by an earlier process. All methods are safe for
@@ -48,7 +54,7 @@ type NodeEvent func(eventType, message string)
 type Tracker struct {
 	devices Devices
 	grants  Grants
-	event   NodeEvent
+	events  NodeEvents
 
 	mu      sync.Mutex
 	seeds   map[string]deviceinfo.UnhealthyDevice // earlier failures, of which nothing is known now; by path
@@ -83,9 +89,9 @@ func (u unhealthy) published() deviceinfo.UnhealthyDevice {
 }
 
 // NewTracker returns a tracker that knows nothing yet; call Run.
-func NewTracker(devices Devices, grants Grants, event NodeEvent) *Tracker {
+func NewTracker(devices Devices, grants Grants, events NodeEvents) *Tracker {
 	return &Tracker{
-		devices: devices, grants: grants, event: event,
+		devices: devices, grants: grants, events: events,
 		seeds: map[string]deviceinfo.UnhealthyDevice{}, seeded: make(chan struct{}), changed: make(chan struct{}),
 		renewed: make(chan struct{}),
 	}
@@ -265,7 +271,7 @@ func (t *Tracker) announce(eventType, state string, devices []unhealthy) {
 		if len(list) > 1 {
 			verb = "are"
 		}
-		t.event(eventType, fmt.Sprintf("%s %s %s%s", text, verb, state, inBrackets(list[0].Health)))
+		t.events.AnnounceHealth(eventType, fmt.Sprintf("%s %s %s%s", text, verb, state, inBrackets(list[0].Health)))
 	}
 }
 

@@ -44,7 +44,9 @@ func (m *Manager) call(
 	defer cancel()
 	start := time.Now()
 	err := fn(ctx)
-	m.options.Observe(string(resource), name, time.Since(start), err)
+	if m.options.Metrics != nil {
+		m.options.Metrics.ObservePlugin(string(resource), name, time.Since(start), err)
+	}
 	if err != nil {
 		return Reason(err)
 	}

@@ -10,9 +10,13 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// KubeletResources returns the extended resources that the kubelet knows, each with what it has of
-// them. An error says that they are unknown. It is called at each registration and periodically.
-type KubeletResources func(ctx context.Context) (map[types.ResourceName]KubeletHas, error)
+// KubeletResources knows the resources of the kubelet. FromKubelet returns those of the node's.
+type KubeletResources interface {
+	// Resources returns the extended resources that the kubelet knows, each with what it has of
+	// them. An error says that they are unknown. It is called at each registration and
+	// periodically.
+	Resources(ctx context.Context) (map[types.ResourceName]KubeletHas, error)
+}
 
 // KubeletHas is what the kubelet has of a resource. It is empty for the resource of a plugin that
 // has left and that no pod holds a device of.

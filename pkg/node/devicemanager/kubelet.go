@@ -37,23 +37,29 @@ const (
 // pod that requests it where no plugin serves it. It looks for pods that are gone when it next
 // allocates a device, which fails, and when somebody lists what pods hold: so that is done first.
 func FromKubelet(socket, checkpoint string) KubeletResources {
-	return func(ctx context.Context) (map[types.ResourceName]KubeletHas, error) {
-		state, err := kubeletstate.Read(checkpoint)
-		if err != nil {
-			return nil, err
-		}
-		known := map[types.ResourceName]KubeletHas{}
-		for _, resource := range state.Resources {
-			known[resource] = KubeletHas{}
-		}
-		if listed, err := readDevices(ctx, socket, state, known); err != nil {
-			klog.FromContext(ctx).V(4).Info("The kubelet does not report its devices", logkey.Reason, err.Error())
-			if !listed {
-				addHoldings(state, known)
-			}
-		}
-		return known, nil
+	return kubeletReader{socket: socket, checkpoint: checkpoint}
+}
+
+// kubeletReader reads the resources of the node's kubelet.
+type kubeletReader struct{ socket, checkpoint string }
+
+// Resources implements KubeletResources.
+func (k kubeletReader) Resources(ctx context.Context) (map[types.ResourceName]KubeletHas, error) {
+	state, err := kubeletstate.Read(k.checkpoint)
+	if err != nil {
+		return nil, err
 	}
+	known := map[types.ResourceName]KubeletHas{}
+	for _, resource := range state.Resources {
+		known[resource] = KubeletHas{}
+	}
+	if listed, err := readDevices(ctx, k.socket, state, known); err != nil {
+		klog.FromContext(ctx).V(4).Info("The kubelet does not report its devices", logkey.Reason, err.Error())
+		if !listed {
+			addHoldings(state, known)
+		}
+	}
+	return known, nil
 }
 
 // addHoldings adds to known what pods hold by the kubelet's checkpoint, which may have pods that
@@ -118,7 +124,7 @@ func readDevices(
 
 // findConflict returns the conflict of a resource now. What is unknown is none.
 func (m *Manager) findConflict(ctx context.Context, r *resource) *conflict {
-	known, err := m.options.KubeletResources(ctx)
+	known, err := m.kubeletResources(ctx)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Whether the kubelet serves a resource is unknown", logkey.Resource, r.name)
 	}
@@ -163,9 +169,17 @@ func (m *Manager) WatchKubelet(ctx context.Context, each func(context.Context)) 
 	}
 }
 
+// kubeletResources returns what the kubelet has; nothing where no kubelet is known.
+func (m *Manager) kubeletResources(ctx context.Context) (map[types.ResourceName]KubeletHas, error) {
+	if m.options.KubeletResources == nil {
+		return nil, nil
+	}
+	return m.options.KubeletResources.Resources(ctx)
+}
+
 // readKubelet returns what the kubelet serves, and keeps it for KubeletServes.
 func (m *Manager) readKubelet(ctx context.Context) (map[types.ResourceName]KubeletHas, error) {
-	known, err := m.options.KubeletResources(ctx)
+	known, err := m.kubeletResources(ctx)
 	if err == nil {
 		m.mu.Lock()
 		defer m.mu.Unlock()

@@ -110,7 +110,7 @@ func TestAResourceOfWhichAPodHoldsADeviceOfTheKubeletsIsOfferedWhenTheKubeletAdm
 	kubelet.mu.Lock()
 	kubelet.gone = true
 	kubelet.mu.Unlock()
-	now, err := served(t.Context())
+	now, err := served.Resources(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ type served struct {
 	has map[types.ResourceName]KubeletHas
 }
 
-func (s *served) get(context.Context) (map[types.ResourceName]KubeletHas, error) {
+func (s *served) Resources(context.Context) (map[types.ResourceName]KubeletHas, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.has, nil
@@ -167,7 +167,7 @@ func (s *served) set(t *testing.T, h *testManager, has map[types.ResourceName]Ku
 
 func TestAResourceThatTheKubeletBeginsToServeIsOfferedNoMore(t *testing.T) {
 	kubelet := &served{}
-	h := startManager(t, tempDirectory(t), func(o *Options) { o.KubeletResources = kubelet.get })
+	h := startManager(t, tempDirectory(t), func(o *Options) { o.KubeletResources = kubelet })
 	mustRegister(t, h, startPlugin(t, h.socket("p.sock"), dev("a")), qat)
 	mustRegister(t, h, startPlugin(t, h.socket("q.sock"), dev("a")), gpu)
 	h.has(t, qat, map[string]bool{"none/a": true})
@@ -185,7 +185,7 @@ func TestAResourceThatTheKubeletBeginsToServeIsOfferedNoMore(t *testing.T) {
 
 func TestAPluginThatMovesToTheKubeletIsForgottenAtOnce(t *testing.T) {
 	kubelet := &served{}
-	h := startManager(t, tempDirectory(t), func(o *Options) { o.KubeletResources = kubelet.get })
+	h := startManager(t, tempDirectory(t), func(o *Options) { o.KubeletResources = kubelet })
 	p := startPlugin(t, h.socket("p.sock"), dev("a"))
 	mustRegister(t, h, p, qat)
 	h.has(t, qat, map[string]bool{"none/a": true})
@@ -221,7 +221,7 @@ func TestAResourceThatTheKubeletStillRemembersIsOfferedWhenItHasForgotten(t *tes
 	if err := os.WriteFile(checkpoint, []byte(`{"Data":{"RegisteredDevices":{"a.b/c":["x"]}}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	now, err := served(t.Context())
+	now, err := served.Resources(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

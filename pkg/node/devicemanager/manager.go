@@ -5,7 +5,6 @@ package devicemanager
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -26,6 +25,12 @@ const socketName = "kubelet.sock"
 // legacyName is the file of releases before package statefile.
 const legacyName = "device-plugins.json"
 
+// Metrics counts calls into plugins.
+type Metrics interface {
+	// ObservePlugin is called after each call into a plugin of a resource.
+	ObservePlugin(resource, call string, took time.Duration, err error)
+}
+
 // Options configure a manager.
 type Options struct {
 	// Dir is what plugins take for the kubelet's device-plugins directory. It is created if
@@ -36,10 +41,10 @@ type Options struct {
 	RegistryDir string
 	// StateFile is the file in which the plugins' devices survive a restart.
 	StateFile string
-	// KubeletResources returns what the kubelet serves; nil stands for nothing.
+	// KubeletResources has what the kubelet serves; nil stands for nothing.
 	KubeletResources KubeletResources
-	// Observe, if set, is called after each call into a plugin of a resource.
-	Observe func(resource, call string, took time.Duration, err error)
+	// Metrics, if set, counts calls into plugins.
+	Metrics Metrics
 	// Clock, if set, replaces the real one.
 	Clock clock.WithDelayedExecution
 }
@@ -67,12 +72,6 @@ type Manager struct {
 
 // New returns a manager without plugins. Call Load and Run next.
 func New(options Options) *Manager {
-	if options.KubeletResources == nil {
-		options.KubeletResources = func(context.Context) (map[types.ResourceName]KubeletHas, error) { return nil, nil }
-	}
-	if options.Observe == nil {
-		options.Observe = func(string, string, time.Duration, error) {}
-	}
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
 	}

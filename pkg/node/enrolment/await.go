@@ -13,7 +13,7 @@ import (
 
 // systemctl runs systemctl.
 func (e *Enrolment) systemctl(ctx context.Context, args ...string) error {
-	if _, err := e.options.Host.Run(ctx, "systemctl", args...); err != nil {
+	if _, err := e.options.Host.Machine.Run(ctx, "systemctl", args...); err != nil {
 		return fmt.Errorf("systemctl %s: %w", strings.Join(args, " "), err)
 	}
 	return nil
@@ -58,5 +58,5 @@ func (e *Enrolment) await(ctx context.Context, limit time.Duration, what string,
 type final struct{ error }
 
 func (e *Enrolment) progress(format string, args ...any) {
-	e.options.Progress(fmt.Sprintf(format, args...))
+	fmt.Fprintf(e.options.Progress, format+"\n", args...)
 }

@@ -37,8 +37,8 @@ func TestALongWaitSaysWhyAndAgainWhenTheReasonChanges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var said []string
-				e := New(Options{Progress: func(line string) { said = append(said, line) }})
+				var said lines
+				e := New(Options{Progress: &said})
 				began := time.Now()
 				err := e.await(t.Context(), time.Minute, "it is ready", func(context.Context) error {
 					var latest time.Duration
@@ -55,7 +55,7 @@ func TestALongWaitSaysWhyAndAgainWhenTheReasonChanges(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				if diff := cmp.Diff(test.want, said); diff != "" {
+				if diff := cmp.Diff(test.want, []string(said)); diff != "" {
 					t.Errorf("what it says (-want +got):\n%s", diff)
 				}
 			})

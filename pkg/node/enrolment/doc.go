@@ -23,6 +23,7 @@ package enrolment
 import (
 	"cmp"
 	"context"
+	"io"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -112,12 +113,12 @@ type Options struct {
 	// NRI, if set, has the caller of Enrol start kubecri, which is in ModeNRI. Without, its
 	// unit of systemd does.
 	NRI *NRI
-	// Unit returns one of kubecri's units, by name.
-	Unit func(name string) ([]byte, error)
-	// Configuration returns the configuration file for a node that has none.
-	Configuration func(Kubelet) ([]byte, error)
-	// Connect returns a client with the credentials in a kubeconfig, which must be the kubelet's.
-	Connect func(kubeconfig string) (kubernetes.Interface, error)
+	// Kubecri is the program that is enrolled.
+	Kubecri Kubecri
+	// APIServers are the API servers that kubeconfigs name.
+	APIServers APIServers
+	// Runtimes are the container runtimes of the machine.
+	Runtimes Runtimes
 	// Cluster may read the pods of kube-system, leases and admission policies. Without it, what
 	// only they show is unknown.
 	Cluster kubernetes.Interface
@@ -129,37 +130,55 @@ type Options struct {
 	OtherDevices bool
 	// Policies are the names of the admission policies.
 	Policies []string
-	// Runtime returns name and version of the runtime that answers on a socket.
-	Runtime func(ctx context.Context, endpoint string) (string, error)
 	// NRISocket is where kubecri is configured to register; empty if it is not to.
 	NRISocket string
+	// MetricsAddress is where kubecri is configured to serve health.
+	MetricsAddress string
+	// Progress receives a line for each completed step and for each wait.
+	Progress io.Writer
+}
+
+// Kubecri is the program that is enrolled, as its flags and its configuration file describe it.
+type Kubecri interface {
+	// Unit returns one of its units, by name.
+	Unit(name string) ([]byte, error)
+	// Configuration returns the configuration file for a node that has none.
+	Configuration(kubelet Kubelet) ([]byte, error)
+	// CheckPlugin returns why a plugin file does not load, or nil.
+	CheckPlugin(ctx context.Context, file string) error
+	// Registered returns why kubecri, which runs, is not registered with the runtime, or nil. It is
+	// called in ModeNRI alone.
+	Registered(ctx context.Context) error
+	// Granted returns the UIDs of the pods that hold devices which this kubelet does not know of:
+	// kubecri has granted them, or the kubelet has forgotten that it allocated them.
+	Granted(kubelet kubeletstate.State) ([]string, error)
+	// Stop ends kubecri, and returns when it has ended. It is called where Options.NRI is set.
+	Stop(ctx context.Context) error
+	// Withdraw removes what kubecri published of the node.
+	Withdraw(ctx context.Context, client kubernetes.Interface, node string) error
+}
+
+// APIServers are the API servers that kubeconfigs name.
+type APIServers interface {
+	// Connect returns a client with the credentials in a kubeconfig, which must be the kubelet's.
+	Connect(kubeconfig string) (kubernetes.Interface, error)
+	// Time returns the time of the API server.
+	Time(ctx context.Context, kubeconfig string) (time.Time, error)
+}
+
+// Runtimes are the container runtimes of the machine, by their CRI endpoints and NRI sockets.
+type Runtimes interface {
+	// Version returns name and version of the runtime that answers at an endpoint.
+	Version(ctx context.Context, endpoint string) (string, error)
+	// CheckCDI returns why the runtime at an endpoint ignores CDI devices, or nil.
+	CheckCDI(ctx context.Context, endpoint string) error
 	// CheckNRI returns name and version of the runtime that registers plugins at a socket, or why
 	// it would not register a kubecri that handles its requests. It does not connect to the socket
 	// where the runtime, whose CRI is at the endpoint, cannot send its list of containers.
-	CheckNRI func(ctx context.Context, endpoint, socket string) (string, error)
-	// Validator returns what the configuration of the runtime at an endpoint says of its default
-	// validator.
-	Validator func(ctx context.Context, endpoint string) (nri.Settings, error)
-	// Registered returns why kubecri, which runs, is not registered with the runtime. It is called
-	// in ModeNRI alone.
-	Registered func(ctx context.Context) error
-	// MetricsAddress is where kubecri is configured to serve health.
-	MetricsAddress string
-	// CDI returns why the runtime on a socket ignores CDI devices, or nil.
-	CDI func(ctx context.Context, endpoint string) error
-	// ServerTime returns the time of the API server that a kubeconfig names.
-	ServerTime func(ctx context.Context, kubeconfig string) (time.Time, error)
-	// CheckPlugin returns why a plugin file does not load, or nil.
-	CheckPlugin func(ctx context.Context, file string) error
-	// Free returns how many bytes are free on the file system of a path.
-	Free func(path string) (uint64, error)
-	// Granted returns the UIDs of the pods that hold devices which this kubelet does not know of:
-	// kubecri has granted them, or the kubelet has forgotten that it gave them.
-	Granted func(kubeletstate.State) ([]string, error)
-	// Withdraw removes what kubecri published of the node.
-	Withdraw func(ctx context.Context, client kubernetes.Interface, node string) error
-	// Progress is called with a line for what is done and for what is waited for.
-	Progress func(line string)
+	CheckNRI(ctx context.Context, endpoint, socket string) (string, error)
+	// Validator returns the settings of the default validator in the configuration of the runtime
+	// at an endpoint.
+	Validator(ctx context.Context, endpoint string) (nri.Settings, error)
 }
 
 // NRI is what an enrolment must know of a node whose kubelet it does not look at.
@@ -168,8 +187,6 @@ type NRI struct {
 	Node, Kubeconfig string
 	// Runtime is the runtime's CRI endpoint, Socket its NRI socket.
 	Runtime, Socket string
-	// Stop ends kubecri, and returns when it has ended.
-	Stop func(ctx context.Context) error
 }
 
 // Enrolment is an enrolment of this node, in the past or in the future. Its methods must not run at

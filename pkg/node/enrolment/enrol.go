@@ -52,7 +52,7 @@ func (e *Enrolment) Enrol(ctx context.Context, dryRun bool) *Report {
 	if dryRun {
 		return report
 	}
-	client, err := e.options.Connect(j.Kubeconfig)
+	client, err := e.options.APIServers.Connect(j.Kubeconfig)
 	if err != nil {
 		return refused(j.Node, err)
 	}
@@ -83,7 +83,7 @@ func (e *Enrolment) stay(ctx context.Context, j *journal, dryRun bool) *Report {
 	if !j.Cordoned || dryRun {
 		return report
 	}
-	client, err := e.options.Connect(j.Kubeconfig)
+	client, err := e.options.APIServers.Connect(j.Kubeconfig)
 	if err != nil {
 		return refused(j.Node, err)
 	}

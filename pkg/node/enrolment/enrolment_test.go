@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 )
 
 func enrol(e *Enrolment) *Report { return e.Enrol(context.Background(), false) }
@@ -171,12 +169,7 @@ func TestAnEnrolmentThatFailsIsUndone(t *testing.T) {
 		"the kubelet fails a pod": {func(m *machine) { m.addPod("a"); m.fails = []string{"a"} },
 			"default/a (UnexpectedAdmissionError"},
 		"kubecri does not serve": {func(m *machine) {
-			m.options.Runtime = func(_ context.Context, endpoint string) (string, error) {
-				if endpoint == kubecriEndpoint {
-					return "", context.DeadlineExceeded
-				}
-				return "containerd v2", nil
-			}
+			m.kubecriErr = context.DeadlineExceeded
 		}, "kubecri does not serve the runtime"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -214,10 +207,7 @@ func TestTheStateStaysWhileAPodHoldsDevices(t *testing.T) {
 				m := newKubelet(t, kubeadm)
 				m.dead = true
 				m.addPod("daemon")
-				m.options.Granted = func(kubeletstate.State) ([]string, error) {
-					m.write("/var/lib/kubedevice/grants", "kubecri's")
-					return test.granted, nil
-				}
+				m.granted, m.keepsGrants = test.granted, true
 				m.expect(m.enrol(), Undone)
 				if stays := m.options.Host.exists("/var/lib/kubedevice/grants"); stays != test.stays {
 					t.Errorf("the state is there: %v, want %v", stays, test.stays)

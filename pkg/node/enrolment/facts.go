@@ -43,7 +43,7 @@ func (e *Enrolment) look(ctx context.Context) (*surroundings, []Fact) {
 	} else if s.kubelet, err = e.findKubelet(ctx); err != nil {
 		return nil, []Fact{fact("kubelet", "%v", err).blocks("the kubelet must be one that can be pointed at kubecri")}
 	}
-	if s.client, err = e.options.Connect(s.kubelet.Kubeconfig); err != nil {
+	if s.client, err = e.options.APIServers.Connect(s.kubelet.Kubeconfig); err != nil {
 		return nil, []Fact{e.kubeconfigFact(s.kubelet.Kubeconfig, err)}
 	}
 	if s.pods, err = podsOn(ctx, s.client, s.kubelet.Node); err != nil {
@@ -139,7 +139,7 @@ func (e *Enrolment) endpointFact(s *surroundings) Fact {
 
 // runtimeFact is about the container runtime.
 func (e *Enrolment) runtimeFact(ctx context.Context, s *surroundings) Fact {
-	version, err := e.options.Runtime(ctx, s.kubelet.Endpoint)
+	version, err := e.options.Runtimes.Version(ctx, s.kubelet.Endpoint)
 	if err != nil {
 		return unreadable("runtime", fmt.Errorf("%s: %w", s.kubelet.Endpoint, err))
 	}
@@ -154,7 +154,7 @@ func (e *Enrolment) runtimeFact(ctx context.Context, s *surroundings) Fact {
 
 // cdiFact is about CDI devices, which some device plugins give.
 func (e *Enrolment) cdiFact(ctx context.Context, s *surroundings) Fact {
-	if err := e.options.CDI(ctx, s.kubelet.Endpoint); err != nil {
+	if err := e.options.Runtimes.CheckCDI(ctx, s.kubelet.Endpoint); err != nil {
 		return fact("CDI", "%v", err).notice("containers whose device plugin gives CDI devices are refused until then")
 	}
 	return fact("CDI", "on")
@@ -165,7 +165,7 @@ const maxSkew = 10 * time.Second
 
 // clockFact is about the node's clock, by which credentials and seals are valid or not.
 func (e *Enrolment) clockFact(ctx context.Context, s *surroundings) Fact {
-	there, err := e.options.ServerTime(ctx, s.kubelet.Kubeconfig)
+	there, err := e.options.APIServers.Time(ctx, s.kubelet.Kubeconfig)
 	if err != nil {
 		return fact("clock", "unknown: %v", err).notice("see that the node's clock is synchronized")
 	}
@@ -180,7 +180,7 @@ func (e *Enrolment) clockFact(ctx context.Context, s *surroundings) Fact {
 // programFact is about the program that the unit starts.
 func (e *Enrolment) programFact(ctx context.Context) Fact {
 	advice := fmt.Sprintf("put this program at %s, where its unit starts it", e.options.Program)
-	version, err := e.options.Host.Run(ctx, e.options.Program, "--version")
+	version, err := e.options.Host.Machine.Run(ctx, e.options.Program, "--version")
 	if err != nil {
 		return fact("program", "%v", err).blocks(advice)
 	}
@@ -201,7 +201,7 @@ func (e *Enrolment) pluginFacts(ctx context.Context, s *surroundings) []Fact {
 	var facts []Fact
 	for _, file := range files {
 		found := fact("plugin", "%s loads", file)
-		if err := e.options.CheckPlugin(ctx, file); err != nil {
+		if err := e.options.Kubecri.CheckPlugin(ctx, file); err != nil {
 			found = fact("plugin", "%v", err).blocks("kubecri would leave it out: do as it says, or take the file away")
 		}
 		facts = append(facts, found)
@@ -418,7 +418,7 @@ func (e *Enrolment) diskFact() Fact {
 	for !e.options.Host.exists(path) {
 		path = filepath.Dir(path)
 	}
-	free, err := e.options.Free(e.options.Host.path(path))
+	free, err := e.options.Host.Machine.Free(e.options.Host.path(path))
 	if err != nil {
 		return unreadable("disk", err)
 	}

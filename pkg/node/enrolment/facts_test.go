@@ -5,7 +5,6 @@ package enrolment
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -127,13 +126,13 @@ func TestWhatIsInTheWayIsNamed(t *testing.T) {
 		},
 		"the runtime does not answer": {
 			func(m *machine) {
-				m.options.Runtime = func(context.Context, string) (string, error) { return "", errors.New("refused") }
+				m.runtimeErr = errors.New("refused")
 			},
 			"runtime", "refused", "",
 		},
 		"CRI-O behind an endpoint that the kubelet does not recognize": {
 			func(m *machine) {
-				m.options.Runtime = func(context.Context, string) (string, error) { return "cri-o 1.34", nil }
+				m.version = "cri-o 1.34"
 			},
 			"runtime", "cri-o", "run/crio/crio.sock",
 		},
@@ -143,12 +142,12 @@ func TestWhatIsInTheWayIsNamed(t *testing.T) {
 		"a plugin that does not load": {
 			func(m *machine) {
 				m.write("/plugins/a.so", "")
-				m.options.CheckPlugin = func(context.Context, string) error { return errors.New("needs GLIBC_2.99") }
+				m.pluginErr = errors.New("needs GLIBC_2.99")
 			},
 			"plugin", "GLIBC_2.99", "leave it out",
 		},
 		"too little disk": {
-			func(m *machine) { m.options.Free = func(string) (uint64, error) { return 1 << 20, nil } },
+			func(m *machine) { m.free = 1 << 20 },
 			"disk", "1 MiB free", "64 MiB",
 		},
 		"k3s": {
@@ -235,10 +234,8 @@ func TestWhatIsNotInTheWayIsSaid(t *testing.T) {
 			scheduler("cp-1", "--device-seal-key=/x"), scheduler("cp-2", "--devschedpath=/x"), leads("cp-1"),
 		}...)
 		m.options.SchedulersReplaced = false
-		m.options.CDI = func(context.Context, string) error { return errors.New("CDI is off") }
-		m.options.ServerTime = func(context.Context, string) (time.Time, error) {
-			return time.Now().Add(-time.Hour), nil
-		}
+		m.cdiErr = errors.New("CDI is off")
+		m.clockSkew = -time.Hour
 		operator := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "gpu-operator", Name: "plugin", UID: "o",

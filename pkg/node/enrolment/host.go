@@ -20,16 +20,27 @@ import (
 type Host struct {
 	// Root stands before every path. It is empty for the machine itself.
 	Root string
-	// Run runs a program and returns its output. The error has what it wrote to stderr.
-	Run func(ctx context.Context, program string, args ...string) (output string, err error)
+	// Machine has what is not in the files.
+	Machine Machine
 
-	// changing, if set, is called before each change of a file: tests end the program there.
-	changing func(path string)
+	// changes, if set, is notified before each change of a file: tests end the program there.
+	changes changes
 }
 
+// Machine runs programs and measures file systems.
+type Machine interface {
+	// Run runs a program and returns its output. The error has what the program wrote to stderr.
+	Run(ctx context.Context, program string, args ...string) (output string, err error)
+	// Free returns how many bytes are free on the file system of a path.
+	Free(path string) (uint64, error)
+}
+
+// changes is notified of changes of files.
+type changes interface{ before(path string) }
+
 func (h Host) note(path string) {
-	if h.changing != nil {
-		h.changing(path)
+	if h.changes != nil {
+		h.changes.before(path)
 	}
 }
 

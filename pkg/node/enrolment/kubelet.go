@@ -204,7 +204,7 @@ func (e *Enrolment) endpointAt(s source) (string, error) {
 // unit returns properties of a unit of systemd. One that systemd does not have is "not-found". What
 // stands in several lines is joined by newlines.
 func (e *Enrolment) unit(ctx context.Context, name string) (map[string]string, error) {
-	output, err := e.options.Host.Run(ctx, "systemctl", "show", name,
+	output, err := e.options.Host.Machine.Run(ctx, "systemctl", "show", name,
 		"--property=LoadState,ActiveState,MainPID,FragmentPath,DropInPaths,EnvironmentFiles")
 	if err != nil {
 		return nil, fmt.Errorf("ask systemd about %s: %w", name, err)

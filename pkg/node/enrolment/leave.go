@@ -35,7 +35,7 @@ func (e *Enrolment) Leave(ctx context.Context, dryRun, drain bool) *Report {
 		return &Report{Outcome: Unchanged, Reason: "kubecri enrol has not enrolled this node"}
 	}
 	report := &Report{Node: j.Node, Outcome: Planned, Steps: e.describeBack(j, drain)}
-	client, err := e.options.Connect(j.Kubeconfig)
+	client, err := e.options.APIServers.Connect(j.Kubeconfig)
 	if err != nil {
 		return refused(j.Node, err)
 	}

@@ -46,7 +46,7 @@ func TestANodeThatSomebodyElseHasUncordonedIsCordonedAgain(t *testing.T) {
 		m := newKubelet(t, kubeadm)
 		m.expect(m.enrol(), Done)
 		m.addPod("trainer")
-		m.options.Granted = granted("uid-trainer")
+		m.granted = []string{"uid-trainer"}
 		drain := func(e *Enrolment) *Report { return e.Leave(context.Background(), false, true) }
 		m.until(2, drain) // in the eviction
 		cordoned := func() (unschedulable bool) {
@@ -75,7 +75,7 @@ func TestAPodOfADaemonSetIsNotEvicted(t *testing.T) {
 			owner := metav1.OwnerReference{Kind: "DaemonSet", Name: "exporters", Controller: ptr.To(true)}
 			pod.OwnerReferences = []metav1.OwnerReference{owner}
 		})
-		m.options.Granted = granted("uid-exporter")
+		m.granted = []string{"uid-exporter"}
 		before := m.snapshot()
 		report := m.enrolment().Leave(t.Context(), false, true)
 		m.expect(report, Refused)
@@ -102,7 +102,7 @@ func TestLeaveRefusesWhileDevicePodsRun(t *testing.T) {
 		m := newKubelet(t, kubeadm)
 		m.expect(m.enrol(), Done)
 		m.addPod("trainer")
-		m.options.Granted = granted("uid-trainer", "uid-gone")
+		m.granted = []string{"uid-trainer", "uid-gone"}
 		before := m.snapshot()
 		report := m.leave()
 		m.expect(report, Refused)

@@ -66,8 +66,25 @@ type machine struct {
 	loaded   string
 	pid      string // of the kubelet
 	restarts int
-	progress []string
+	progress lines
 	evicted  []string
+
+	// granted are the pods that hold devices which the kubelet does not know of.
+	granted []string
+	// keepsGrants has kubecri write its checkpoint when it is started.
+	keepsGrants bool
+	// version is the container runtime's.
+	version   string
+	validator nri.Settings
+	// free is the space on each file system, in bytes.
+	free uint64
+	// clockSkew is how far the API server's clock is ahead.
+	clockSkew time.Duration
+	// stopped counts how often kubecri was stopped.
+	stopped int
+
+	// The errors of calls that fail.
+	connectErr, runtimeErr, kubecriErr, cdiErr, nriErr, validatorErr, pluginErr error
 
 	// crashAt is the change before which the program ends; the first is 0. Negative means none.
 	crashAt, changes int
@@ -81,6 +98,8 @@ func newMachine(t *testing.T, files map[string]string) *machine {
 	t.Helper()
 	m := &machine{
 		t: t, root: t.TempDir(), active: map[string]bool{"kubelet.service": true}, crashAt: -1, pid: "100",
+		version: "containerd v2.1.0", free: 1 << 40,
+		validator: nri.Settings{Enabled: true, File: "/etc/containerd/config.toml"},
 		flags: []string{
 			"/usr/bin/kubelet", "--config=/var/lib/kubelet/config.yaml", "--kubeconfig", "/etc/kubernetes/kubelet.conf",
 			"--hostname-override=" + nodeName,
@@ -119,37 +138,26 @@ func newMachine(t *testing.T, files map[string]string) *machine {
 		return true, nil, m.api.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "default", name)
 	})
 	m.options = Options{
-		Host:     Host{Root: m.root, Run: m.run, changing: m.change},
+		Host:     Host{Root: m.root, Machine: m, changes: m},
 		Endpoint: kubecriEndpoint, Program: "/usr/local/bin/kubecri", PluginDir: "/plugins",
 		StateDir: "/var/lib/kubedevice", Journal: journalPath, ConfigFile: "/etc/kubedevice/kubecri.yaml",
 		SystemdDir: "/etc/systemd/system",
 		Version:    "KubeDevice v1", KubeletUnit: "kubelet.service", CheckpointPath: "/var/lib/kubelet/checkpoint",
-		Unit:               func(name string) ([]byte, error) { return []byte("unit " + name), nil },
-		Configuration:      func(k Kubelet) ([]byte, error) { return []byte("criUpstream: " + k.Endpoint + "\n"), nil },
-		Connect:            func(string) (kubernetes.Interface, error) { return m.api, nil },
+		Kubecri: m, APIServers: m, Runtimes: m,
 		SchedulersReplaced: true,
-		Runtime:            m.runtime,
 		NRISocket:          "/run/nri.sock",
 		MetricsAddress:     "127.0.0.1:10261",
-		CheckNRI:           func(context.Context, string, string) (string, error) { return "containerd v2.4.2", nil },
-		Validator: func(context.Context, string) (nri.Settings, error) {
-			return nri.Settings{Enabled: true, File: "/etc/containerd/config.toml"}, nil
-		},
-		Registered:  m.registered,
-		CDI:         func(context.Context, string) error { return nil },
-		ServerTime:  func(context.Context, string) (time.Time, error) { return time.Now(), nil },
-		CheckPlugin: func(context.Context, string) error { return nil },
-		Free:        func(string) (uint64, error) { return 1 << 40, nil },
-		Granted:     granted(),
-		Withdraw:    func(context.Context, kubernetes.Interface, string) error { return nil },
-		Progress:    func(line string) { m.progress = append(m.progress, line) },
+		Progress:           &m.progress,
 	}
 	return m
 }
 
-// granted is Options.Granted where these pods hold devices that the kubelet does not know of.
-func granted(uids ...string) func(kubeletstate.State) ([]string, error) {
-	return func(kubeletstate.State) ([]string, error) { return uids, nil }
+// lines are the lines that were written, each by one call of Write.
+type lines []string
+
+func (l *lines) Write(line []byte) (int, error) {
+	*l = append(*l, strings.TrimSuffix(string(line), "\n"))
+	return len(line), nil
 }
 
 func ready(status corev1.ConditionStatus) corev1.NodeCondition {
@@ -177,6 +185,9 @@ func (m *machine) read(path string) string {
 	}
 	return string(content)
 }
+
+// before is called before each change of a file.
+func (m *machine) before(path string) { m.change(path) }
 
 // change is called before each change, and ends the program if it is to end there.
 func (m *machine) change(string) {
@@ -213,23 +224,64 @@ func (m *machine) endpoint() string {
 	return endpoint
 }
 
-func (m *machine) runtime(_ context.Context, endpoint string) (string, error) {
+func (m *machine) Version(_ context.Context, endpoint string) (string, error) {
+	if m.runtimeErr != nil {
+		return "", m.runtimeErr
+	}
+	if endpoint == kubecriEndpoint && m.kubecriErr != nil {
+		return "", m.kubecriErr
+	}
 	if endpoint == kubecriEndpoint && !m.active["kubecri.service"] {
 		return "", errors.New("connection refused")
 	}
-	return "containerd v2.1.0", nil
+	return m.version, nil
 }
 
-// registered is kubecri's health: a kubecri that runs is registered, unless it is not to be.
-func (m *machine) registered(context.Context) error {
+func (m *machine) CheckCDI(context.Context, string) error { return m.cdiErr }
+
+func (m *machine) CheckNRI(context.Context, string, string) (string, error) {
+	return "containerd v2.4.2", m.nriErr
+}
+
+func (m *machine) Validator(context.Context, string) (nri.Settings, error) {
+	return m.validator, m.validatorErr
+}
+
+func (m *machine) Connect(string) (kubernetes.Interface, error) { return m.api, m.connectErr }
+
+func (m *machine) Time(context.Context, string) (time.Time, error) {
+	return time.Now().Add(m.clockSkew), nil
+}
+
+func (m *machine) Unit(name string) ([]byte, error) { return []byte("unit " + name), nil }
+
+func (m *machine) Configuration(kubelet Kubelet) ([]byte, error) {
+	return []byte("criUpstream: " + kubelet.Endpoint + "\n"), nil
+}
+
+func (m *machine) CheckPlugin(context.Context, string) error { return m.pluginErr }
+
+func (m *machine) Granted(kubeletstate.State) ([]string, error) { return m.granted, nil }
+
+func (m *machine) Stop(context.Context) error {
+	m.stopped++
+	return nil
+}
+
+func (m *machine) Withdraw(context.Context, kubernetes.Interface, string) error { return nil }
+
+func (m *machine) Free(string) (uint64, error) { return m.free, nil }
+
+// Registered is kubecri's health: a kubecri that runs is registered, unless it is not to be.
+func (m *machine) Registered(context.Context) error {
 	if !m.active["kubecri.service"] || m.dead {
 		return errors.New("[-]nri: kubecri is not registered")
 	}
 	return nil
 }
 
-// run is systemctl, and kubecri as far as its version.
-func (m *machine) run(_ context.Context, program string, args ...string) (string, error) {
+// Run is systemctl, and kubecri as far as its version.
+func (m *machine) Run(_ context.Context, program string, args ...string) (string, error) {
 	if program == "/usr/local/bin/kubecri" {
 		return "KubeDevice v1\n", nil
 	}
@@ -247,6 +299,9 @@ func (m *machine) run(_ context.Context, program string, args ...string) (string
 				return "", fmt.Errorf("unit %s does not exist", unit)
 			}
 			m.active[unit] = args[0] == "enable"
+		}
+		if args[0] == "enable" && m.keepsGrants {
+			m.write("/var/lib/kubedevice/grants", "kubecri's")
 		}
 	case "restart":
 		m.restarts++

@@ -4,7 +4,6 @@
 package enrolment
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -99,7 +98,7 @@ func TestANodeGoesFromOneModeToTheOther(t *testing.T) {
 				m.options.Mode = modes[0]
 				m.expect(m.enrol(), Done)
 				after := m.snapshot()
-				m.options.Granted = granted("uid-holder")
+				m.granted = []string{"uid-holder"}
 
 				m.options.Mode = modes[1]
 				report := m.enrol()
@@ -132,7 +131,7 @@ func TestANodeGoesFromOneModeToTheOther(t *testing.T) {
 func TestWhatIsFoundOfNRI(t *testing.T) {
 	settings := func(found nri.Settings, err error) func(*machine) {
 		return func(m *machine) {
-			m.options.Validator = func(context.Context, string) (nri.Settings, error) { return found, err }
+			m.validator, m.validatorErr = found, err
 		}
 	}
 	for name, test := range map[string]struct {
@@ -156,9 +155,7 @@ func TestWhatIsFoundOfNRI(t *testing.T) {
 		},
 		"a plugin that the runtime would not register": {
 			ModeNRI, func(m *machine) {
-				m.options.CheckNRI = func(context.Context, string, string) (string, error) {
-					return "", errors.New("too old")
-				}
+				m.nriErr = errors.New("too old")
 			}, "NRI", Blocks, "too old", "mode: cri",
 		},
 		"a plugin that it registers": {ModeNRI, nil, "NRI", None, "containerd v2.4.2 registers plugins", ""},

@@ -150,7 +150,7 @@ func (e *Enrolment) devicePods(ctx context.Context, j *journal, client kubernete
 	if err != nil {
 		return nil, err
 	}
-	granted, err := e.options.Granted(kubelet)
+	granted, err := e.options.Kubecri.Granted(kubelet)
 	if err != nil {
 		return nil, err
 	}

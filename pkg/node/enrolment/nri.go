@@ -24,7 +24,7 @@ func (e *Enrolment) nriFacts(ctx context.Context, s *surroundings) []Fact {
 
 // nriRuntimeFact is about the container runtime, whose CRI kubecri reads lists of containers from.
 func (e *Enrolment) nriRuntimeFact(ctx context.Context, s *surroundings) Fact {
-	version, err := e.options.Runtime(ctx, s.kubelet.Endpoint)
+	version, err := e.options.Runtimes.Version(ctx, s.kubelet.Endpoint)
 	if err != nil {
 		return fact("runtime", "%s does not answer: %v", s.kubelet.Endpoint, err).
 			blocks("name the endpoint that the kubelet calls, as criUpstream in kubecri's configuration")

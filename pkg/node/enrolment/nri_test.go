@@ -4,7 +4,6 @@
 package enrolment
 
 import (
-	"context"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,25 +12,23 @@ import (
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/client-go/kubernetes"
 )
 
 // newNRIMachine returns a machine whose kubecri is an NRI plugin, with a directory of programs.
-func newNRIMachine(t *testing.T) (m *machine, stopped *int) {
-	m, stopped = newMachine(t, kubeadm), new(int)
+func newNRIMachine(t *testing.T) *machine {
+	m := newMachine(t, kubeadm)
 	m.write("/run/nri/nri.sock", "")
 	m.options.Group, m.options.Owned = "gpus", []string{"/var/lib/programs"}
 	m.options.NRI = &NRI{
 		Node: nodeName, Kubeconfig: "/etc/kubernetes/kubelet.conf",
 		Runtime: runtimeEndpoint, Socket: "/run/nri/nri.sock",
-		Stop: func(context.Context) error { *stopped++; return nil },
 	}
-	return m, stopped
+	return m
 }
 
 func TestANodeOfAnNRIPluginIsEnrolledWithoutItsKubelet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, stopped := newNRIMachine(t)
+		m := newNRIMachine(t)
 		before := m.snapshot()
 		m.write("/var/lib/programs/kubecri", "program")
 		m.expect(m.enrol(), Done)
@@ -48,8 +45,8 @@ func TestANodeOfAnNRIPluginIsEnrolledWithoutItsKubelet(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(m.root, lockPath)); err == nil {
 			t.Error("the lock is left")
 		}
-		if *stopped != 1 || m.restarts != 0 {
-			t.Errorf("kubecri was ended %d times, the kubelet restarted %d times", *stopped, m.restarts)
+		if m.stopped != 1 || m.restarts != 0 {
+			t.Errorf("kubecri was ended %d times, the kubelet restarted %d times", m.stopped, m.restarts)
 		}
 		m.expect(m.leave(), Unchanged)
 	})
@@ -57,7 +54,7 @@ func TestANodeOfAnNRIPluginIsEnrolledWithoutItsKubelet(t *testing.T) {
 
 func TestANodeWithoutNRIIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, _ := newNRIMachine(t)
+		m := newNRIMachine(t)
 		if err := os.Remove(filepath.Join(m.root, "/run/nri/nri.sock")); err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +74,7 @@ func TestACrashOfALeaveOfAnNRIPluginAtAnyMoment(t *testing.T) {
 	crashes := 0
 	for crashed := true; crashed; crashes++ {
 		synctest.Test(t, func(t *testing.T) {
-			m, _ := newNRIMachine(t)
+			m := newNRIMachine(t)
 			before := m.snapshot()
 			m.write("/var/lib/programs/kubecri", "program")
 			m.expect(m.enrol(), Done)
@@ -123,10 +120,8 @@ func TestDirectoriesThatAreKubecrisAloneGoWithTheProxy(t *testing.T) {
 
 func TestAKubeconfigThatIsNotThereIsNamedWithWhereToSetIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, _ := newNRIMachine(t)
-		m.options.Connect = func(kubeconfig string) (kubernetes.Interface, error) {
-			return nil, &fs.PathError{Op: "stat", Path: kubeconfig, Err: fs.ErrNotExist}
-		}
+		m := newNRIMachine(t)
+		m.connectErr = &fs.PathError{Op: "stat", Path: "/etc/kubernetes/kubelet.conf", Err: fs.ErrNotExist}
 		report := m.enrol()
 		m.expect(report, Refused)
 		if f := report.Facts[0]; f.Name != "kubeconfig" || !strings.Contains(f.Finding, m.options.NRI.Kubeconfig) ||

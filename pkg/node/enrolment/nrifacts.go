@@ -47,7 +47,7 @@ func (e *Enrolment) runtimeNRIFacts(ctx context.Context, s *surroundings) []Fact
 // registrationFact is about whether the runtime takes kubecri as a plugin. It was tried, unless the
 // runtime cannot send its list of containers.
 func (e *Enrolment) registrationFact(ctx context.Context, s *surroundings, socket string) Fact {
-	runtime, err := e.options.CheckNRI(ctx, s.kubelet.Endpoint, socket)
+	runtime, err := e.options.Runtimes.CheckNRI(ctx, s.kubelet.Endpoint, socket)
 	if err != nil {
 		return fact("NRI", "%v", err).blocks("the runtime must register kubecri, or use mode: cri")
 	}
@@ -58,7 +58,7 @@ func (e *Enrolment) registrationFact(ctx context.Context, s *surroundings, socke
 // devices while kubecri is away.
 func (e *Enrolment) validatorFact(ctx context.Context, s *surroundings) Fact {
 	const away = "while kubecri is away, containers with devices are created without them"
-	settings, err := e.options.Validator(ctx, s.kubelet.Endpoint)
+	settings, err := e.options.Runtimes.Validator(ctx, s.kubelet.Endpoint)
 	switch {
 	case err != nil:
 		return fact("validator", "unknown: %v", err).notice("where it is off, " + away + "; when the first container " +

@@ -34,7 +34,7 @@ func (e *Enrolment) plan(ctx context.Context, s *surroundings) (*journal, error)
 		return j, nil
 	}
 	if !e.options.Host.exists(e.options.ConfigFile) {
-		content, err := e.options.Configuration(s.kubelet)
+		content, err := e.options.Kubecri.Configuration(s.kubelet)
 		if err != nil {
 			return nil, err
 		}
@@ -47,7 +47,7 @@ func (e *Enrolment) plan(ctx context.Context, s *surroundings) (*journal, error)
 			return nil, err
 		}
 		if unit["LoadState"] != "loaded" {
-			content, err := e.options.Unit(name)
+			content, err := e.options.Kubecri.Unit(name)
 			if err != nil {
 				return nil, err
 			}

@@ -68,12 +68,12 @@ func TestARepairThatHasChangedNothingRestartsNoKubelet(t *testing.T) {
 		m := newKubelet(t, kubeadm)
 		m.expect(m.enrol(), Done)
 		m.write("/var/lib/kubelet/config.yaml", kubeadm["/var/lib/kubelet/config.yaml"])
-		m.options.Runtime = func(context.Context, string) (string, error) { return "", context.DeadlineExceeded }
+		m.runtimeErr = context.DeadlineExceeded
 		m.expect(m.enrol(), Undone)
 		if m.restarts != 1 {
 			t.Errorf("the kubelet was restarted %d times, want once", m.restarts)
 		}
-		m.options.Runtime = m.runtime
+		m.runtimeErr = nil
 		m.expect(m.enrol(), Done)
 	})
 }

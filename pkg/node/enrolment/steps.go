@@ -79,14 +79,14 @@ func (e *Enrolment) startServices(ctx context.Context, j *journal, _ kubernetes.
 		}
 	}
 	if j.mode() == ModeNRI {
-		err := e.await(ctx, runtimeLimit, "kubecri is registered with NRI", e.options.Registered)
+		err := e.await(ctx, runtimeLimit, "kubecri is registered with NRI", e.options.Kubecri.Registered)
 		if err != nil {
 			return fmt.Errorf("the runtime does not ask kubecri: %w; see journalctl -u %s", err, serviceUnit)
 		}
 		return nil
 	}
 	err := e.await(ctx, runtimeLimit, "the runtime answers at "+j.Endpoint, func(ctx context.Context) error {
-		_, err := e.options.Runtime(ctx, j.Endpoint)
+		_, err := e.options.Runtimes.Version(ctx, j.Endpoint)
 		return err
 	})
 	if err != nil {
@@ -125,7 +125,7 @@ func (e *Enrolment) stopServices(ctx context.Context, j *journal, client kuberne
 				return err
 			}
 		}
-		if err := e.options.Withdraw(ctx, client, j.Node); err != nil {
+		if err := e.options.Kubecri.Withdraw(ctx, client, j.Node); err != nil {
 			return err
 		}
 	}
@@ -152,12 +152,12 @@ const runtimeCDI = "/run/cdi"
 
 // stopPlugin ends kubecri, takes away what it published, and removes what it kept.
 func (e *Enrolment) stopPlugin(ctx context.Context, j *journal, client kubernetes.Interface) error {
-	if n := e.options.NRI; n != nil && n.Stop != nil {
-		if err := n.Stop(ctx); err != nil {
+	if e.options.NRI != nil {
+		if err := e.options.Kubecri.Stop(ctx); err != nil {
 			return err
 		}
 	}
-	if err := e.options.Withdraw(ctx, client, j.Node); err != nil {
+	if err := e.options.Kubecri.Withdraw(ctx, client, j.Node); err != nil {
 		return err
 	}
 	return errors.Join(e.removeState(ctx, j, client), e.removeOwned(j))

@@ -64,18 +64,34 @@ type Runtime interface {
 	Stop(ctx context.Context, id string, grace time.Duration) error
 }
 
+// Admission takes answers of the scheduler. *admission.Admission implements it.
+type Admission interface {
+	// Replace takes the next generation of a pod's allocation, if there is one. seen is the
+	// generation of the scheduler's answer, also of one that is refused with an error.
+	Replace(ctx context.Context, granted grants.Allocation) (now grants.Allocation, seen int64, err error)
+}
+
+// Events writes events on pods. It must not block.
+type Events interface {
+	// Warn writes a warning on a pod.
+	Warn(pod *corev1.ObjectReference, reason, message string)
+}
+
+// Metrics counts answers.
+type Metrics interface {
+	// ObserveReplacement is called when containers got other devices (true), and when the node
+	// refused an answer (false).
+	ObserveReplacement(taken bool)
+}
+
 // Options configure a Controller.
 type Options struct {
 	Checkpoint Checkpoint
 	Pods       Pods
 	Runtime    Runtime
-	// Take takes the next generation of a pod's allocation: see admission.Admission.Replace.
-	Take func(ctx context.Context, granted grants.Allocation) (now grants.Allocation, seen int64, err error)
-	// Warn writes a warning event on a pod. It must not block.
-	Warn func(pod *corev1.ObjectReference, reason, message string)
-	// Observe is called when containers got other devices (true), and when the node refused an
-	// answer (false).
-	Observe func(taken bool)
+	Admission  Admission
+	Events     Events
+	Metrics    Metrics
 }
 
 // Controller handles the node's requests for other devices. All methods are safe for concurrent
@@ -201,14 +217,15 @@ func (c *Controller) take(ctx context.Context, granted *grants.Allocation) {
 		return
 	}
 	previous := *granted
-	now, seen, err := c.Take(ctx, previous)
+	now, seen, err := c.Admission.Replace(ctx, previous)
 	next := answer{basis: basis, seen: seen, reason: last.reason, next: time.Now().Add(retryInterval)}
 	switch {
 	case err != nil:
 		if text := err.Error(); text != last.reason {
 			next.reason = text
-			c.Observe(false)
-			c.Warn(refOf(&previous, pod), reasonRefused, "cannot use the devices that the scheduler allocated: "+text)
+			c.Metrics.ObserveReplacement(false)
+			c.Events.Warn(refOf(&previous, pod), reasonRefused,
+				"cannot use the devices that the scheduler allocated: "+text)
 		}
 	case now.Generation > previous.Generation:
 		next.basis.number = now.Generation
@@ -228,11 +245,11 @@ func (c *Controller) reportReplaced(now *grants.Allocation) {
 	if !replacing || now.Generation <= previous.Generation {
 		return
 	}
-	c.Observe(true)
+	c.Metrics.ObserveReplacement(true)
 	pod, _ := c.Pods.Get(now.PodUID)
 	for _, name := range slices.Sorted(maps.Keys(now.PodInfo.RunningContainers)) {
 		if text := exchanged(&previous, now, name); text != "" {
-			c.Warn(refOf(now, pod), reasonReplaced, text)
+			c.Events.Warn(refOf(now, pod), reasonReplaced, text)
 		}
 	}
 }

@@ -84,21 +84,7 @@ func runFrom(t *testing.T, prepare func(*machine), story func(*machine, *Control
 func (m *machine) start() *Controller {
 	ctx, cancel := context.WithCancel(m.t.Context())
 	c := New(Options{
-		Checkpoint: m, Pods: m, Runtime: m,
-		Take: func(_ context.Context, granted grants.Allocation) (grants.Allocation, int64, error) {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			now, seen, err := m.answer(granted)
-			if now.Generation != m.allocation.Generation {
-				m.allocation = now
-				m.wake()
-			}
-			return now, seen, err
-		},
-		Warn: func(pod *corev1.ObjectReference, reason, message string) {
-			m.say("%s %s: %s", pod.Name, reason, message)
-		},
-		Observe: func(taken bool) { m.say("taken=%v", taken) },
+		Checkpoint: m, Pods: m, Runtime: m, Admission: m, Events: m, Metrics: m,
 	})
 	var running sync.WaitGroup
 	running.Go(func() { c.Run(ctx) })
@@ -106,6 +92,26 @@ func (m *machine) start() *Controller {
 	synctest.Wait()
 	return c
 }
+
+// Replace implements Admission.
+func (m *machine) Replace(_ context.Context, granted grants.Allocation) (grants.Allocation, int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now, seen, err := m.answer(granted)
+	if now.Generation != m.allocation.Generation {
+		m.allocation = now
+		m.wake()
+	}
+	return now, seen, err
+}
+
+// Warn implements Events.
+func (m *machine) Warn(pod *corev1.ObjectReference, reason, message string) {
+	m.say("%s %s: %s", pod.Name, reason, message)
+}
+
+// ObserveReplacement implements Metrics.
+func (m *machine) ObserveReplacement(taken bool) { m.say("taken=%v", taken) }
 
 func (m *machine) say(format string, args ...any) {
 	m.saying.Lock()

@@ -35,6 +35,8 @@ type DeviceFiles interface {
 	Number(path string) (DeviceNumber, error)
 	// Glob returns the paths that match a pattern, as of filepath.Glob.
 	Glob(pattern string) []string
+	// Exists reports whether there is a file at the path.
+	Exists(path string) bool
 }
 
 // deviceFiles returns the device files of the node that an annotation names.

@@ -205,7 +205,7 @@ func (n *neutraliser) note(r reading) {
 	for _, env := range n.own {
 		t := taken{name: env.GetKey(), value: string(env.GetValue())}
 		if r.matches(t.name) && strings.Contains(t.value, r.contains) && !n.mayTake(r, t) && !n.isGiven(t.name) &&
-			(n.c.Own == nil || n.c.Own(t.name)) {
+			(n.c.Own == nil || n.c.Own.Sets(t.name)) {
 			n.ended.add(r.vendor, t)
 		}
 	}

@@ -74,15 +74,21 @@ type Container struct {
 	// variables are set by an adjustment of NRI's. Otherwise they are added to the kubelet's
 	// request.
 	Adjusted bool
-	// Own reports whether the pod sets a variable of Config, or may: the others are the image's,
-	// and no attempts of the pod. Nil if all are the pod's.
-	Own func(variable string) bool
+	// Own are the variables of Config that the pod sets, or may: the others are the image's, and no
+	// attempts of the pod. Nil if all are the pod's.
+	Own Variables
 	// Kubelet is what plugins that are registered with the kubelet gave it, for resources that are
 	// not managed here, or before they were.
 	Kubelet []Gift
 	// Claimed are the drivers that have prepared CDI devices for claims of its pod, by the device;
 	// see Guard.NeedsClaims.
 	Claimed map[string]string
+}
+
+// Variables are environment variables. pods.Variables implements it.
+type Variables interface {
+	// Sets reports whether the variable is one of them, or may be.
+	Sets(variable string) bool
 }
 
 // Gift is what a device plugin that is registered with the kubelet gave a container for a resource.
@@ -95,16 +101,21 @@ type Gift struct {
 	CDIDevices []string
 }
 
+// Kubelet is the node's kubelet. *devicemanager.Manager implements it.
+type Kubelet interface {
+	// KubeletServes reports whether the kubelet itself allocates a resource for which is returns
+	// true.
+	KubeletServes(ctx context.Context, is func(types.ResourceName) bool) bool
+}
+
 // Options configure a firewall.
 type Options struct {
 	// Plugins are the node's device plugins.
 	Plugins Plugins
 	// Vendors are vendors that are not built in.
 	Vendors []Vendor
-	// KubeletServes reports whether the kubelet itself allocates a resource that is one of those.
-	KubeletServes func(ctx context.Context, is func(types.ResourceName) bool) bool
-	// Exists reports whether there is a file at the path.
-	Exists func(path string) bool
+	// Kubelet is the node's kubelet.
+	Kubelet Kubelet
 	// Files are the device files of the node.
 	Files DeviceFiles
 	// StateFile has what the plugins said last; empty means that it is not kept.
@@ -163,7 +174,8 @@ func (f *Firewall) Guard(ctx context.Context, own map[types.ResourceName]bool) (
 				managed, known[name] = true, true
 			}
 		}
-		if managed || slices.ContainsFunc(v.files, f.options.Exists) && !f.options.KubeletServes(ctx, v.owns) {
+		if managed || slices.ContainsFunc(v.files, f.options.Files.Exists) &&
+			!f.options.Kubelet.KubeletServes(ctx, v.owns) {
 			g.vendors = append(g.vendors, guarded{vendor: v, managed: managed})
 		}
 	}

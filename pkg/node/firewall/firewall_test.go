@@ -55,17 +55,24 @@ func (n node) firewall() *Firewall {
 		n.plugins = loadedPlugins(nil)
 	}
 	return New(Options{
-		Plugins: n.plugins, StateFile: n.state, Vendors: n.vendors, Files: fakeFiles{},
-		KubeletServes: func(_ context.Context, is func(types.ResourceName) bool) bool {
-			for _, name := range n.kubelet {
-				if is(name) {
-					return true
-				}
-			}
-			return false
-		},
-		Exists: func(path string) bool { return strings.Contains(strings.Join(n.files, " "), path) },
+		Plugins: n.plugins, StateFile: n.state, Vendors: n.vendors, Files: nodeFiles{fakeFiles{}, n}, Kubelet: n,
 	})
+}
+
+// KubeletServes implements Kubelet.
+func (n node) KubeletServes(_ context.Context, is func(types.ResourceName) bool) bool {
+	return slices.ContainsFunc(n.kubelet, is)
+}
+
+// nodeFiles are the files of a node.
+type nodeFiles struct {
+	fakeFiles
+	node node
+}
+
+// Exists implements DeviceFiles.
+func (f nodeFiles) Exists(path string) bool {
+	return strings.Contains(strings.Join(f.node.files, " "), path)
 }
 
 func (n node) guard(t *testing.T) *Guard {

@@ -19,11 +19,11 @@ const checkName = deviceinfo.NRIPlugin + "-check"
 
 // Check registers a plugin with the runtime at the socket, which leaves at once, and returns the
 // runtime's name and version. An error says why the runtime would not register one with a Handler.
-// That includes an error of listable, see Options.Listable: then Check does not connect.
+// That includes an error of list: then Check does not connect.
 func Check(
-	ctx context.Context, socket string, listable func(context.Context) error,
+	ctx context.Context, socket string, list ListChecker,
 ) (runtime string, err error) {
-	if err := listable(ctx); err != nil {
+	if err := list.Check(ctx); err != nil {
 		return "", err
 	}
 	c := &checking{present: present{newMember()}}

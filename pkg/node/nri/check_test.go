@@ -25,7 +25,7 @@ func TestWhetherARuntimeRegistersKubecriIsTried(t *testing.T) {
 			if test.version != "" {
 				startRuntimeVersion(t, socket, test.version, true)
 			}
-			runtime, err := Check(t.Context(), socket, sendable)
+			runtime, err := Check(t.Context(), socket, anyList{})
 			if test.says == "" && (err != nil || runtime != "containerd "+test.version) {
 				t.Errorf("%q, %v", runtime, err)
 			}
@@ -36,18 +36,16 @@ func TestWhetherARuntimeRegistersKubecriIsTried(t *testing.T) {
 	}
 }
 
-// sendable is the list of a runtime that can be sent.
-func sendable(context.Context) error { return nil }
-
 func TestARuntimeThatCannotSendItsListIsNotConnectedTo(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "nri.sock")
 	relay := newRelay(t, socket)
 	startRuntime(t, relay.runtime, true)
 	cause := errors.New("it panics")
-	if _, err := Check(t.Context(), socket, func(context.Context) error { return cause }); !errors.Is(err, cause) {
+	tooLarge := listCheck(func(context.Context) error { return cause })
+	if _, err := Check(t.Context(), socket, tooLarge); !errors.Is(err, cause) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := Check(t.Context(), socket, sendable); err != nil {
+	if _, err := Check(t.Context(), socket, anyList{}); err != nil {
 		t.Error(err)
 	}
 	if n := relay.connections(); n != 1 {

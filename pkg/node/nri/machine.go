@@ -22,14 +22,23 @@ import (
 type Machine struct {
 	// Root stands before every path. It is empty for the machine itself.
 	Root string
-	// Peer returns the id of the process that serves a socket.
-	Peer func(ctx context.Context, socket string) (pid int, err error)
-	// Run runs a program and returns what it prints.
-	Run func(ctx context.Context, program string, args ...string) (string, error)
+	// Processes are what runs on it.
+	Processes Processes
+}
+
+// Processes are the processes of a machine.
+type Processes interface {
+	// Peer returns the id of the process that serves a socket, or 0 if this one cannot see it.
+	Peer(ctx context.Context, socket string) (pid int, err error)
+	// Run runs a program and returns its output. The error has what the program wrote to stderr.
+	Run(ctx context.Context, program string, args ...string) (output string, err error)
 }
 
 // NewMachine returns this machine.
-func NewMachine() Machine { return Machine{Peer: peerOf, Run: run} }
+func NewMachine() Machine { return Machine{Processes: processes{}} }
+
+// processes are the processes of this machine.
+type processes struct{}
 
 func (m Machine) proc(pid int, name string) string {
 	return filepath.Join("/", m.Root, "proc", fmt.Sprint(pid), name)
@@ -113,8 +122,8 @@ func (m Machine) startOf(pid int) (time.Time, error) {
 	return time.Unix(boot, 0).Add(time.Duration(ticks) * (time.Second / 100)), nil
 }
 
-// peerOf returns the process that listens at the socket, or 0 if this one cannot see it.
-func peerOf(ctx context.Context, socket string) (int, error) {
+// Peer returns the process that listens at the socket, or 0 if this one cannot see it.
+func (processes) Peer(ctx context.Context, socket string) (int, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {
 		return 0, err
@@ -137,8 +146,8 @@ func peerOf(ctx context.Context, socket string) (int, error) {
 	return int(listener.Pid), nil
 }
 
-// run runs a program. What it prints may be long, but not without end.
-func run(ctx context.Context, program string, args ...string) (string, error) {
+// Run runs a program. What it prints may be long, but not without end.
+func (processes) Run(ctx context.Context, program string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, program, args...)
 	command.WaitDelay = time.Second
 	output, err := command.Output()

@@ -108,17 +108,17 @@ func (h handling) Configure(_ context.Context, _, runtime, version string) (api.
 // one, and leaves.
 type validator struct {
 	*member
-	found func(enforced bool)
-	leave func()
+	registration *Registration
+	leave        context.CancelFunc
 
 	called atomic.Bool
 }
 
 func (v *validator) ValidateContainerAdjustment(
-	_ context.Context, request *api.ValidateContainerAdjustmentRequest,
+	ctx context.Context, request *api.ValidateContainerAdjustmentRequest,
 ) error {
 	if !v.called.Load() {
-		v.found(slices.ContainsFunc(request.GetPlugins(), func(p *api.PluginInstance) bool {
+		v.registration.found(ctx, slices.ContainsFunc(request.GetPlugins(), func(p *api.PluginInstance) bool {
 			return p.GetName() == defaultValidator
 		}))
 		v.called.Store(true)

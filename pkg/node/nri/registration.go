@@ -52,20 +52,37 @@ type Options struct {
 	Socket string
 	// Handler handles the runtime's requests; nil if kubecri is only to be there.
 	Handler Handler
-	// Listable returns why the runtime cannot be expected to send its list of containers to a
-	// plugin that registers, or nil. It is called before each connection for which Handler.Prepare
-	// is not. Nil stands for a runtime that can in any case.
-	Listable func(context.Context) error
-	// Settings reads the runtime's configuration; nil if it cannot be read.
-	Settings func(context.Context) (Settings, error)
+	// List is the runtime's list of containers, which it sends to each plugin that registers; nil
+	// for one that it can send in any case. Where there is a Handler, its Prepare checks the list.
+	List ListChecker
+	// Settings has the runtime's configuration; nil if it cannot be read.
+	Settings SettingsReader
+}
+
+// ListChecker checks the runtime's list of containers.
+type ListChecker interface {
+	// Check returns why the runtime cannot send the list to a plugin that registers, or nil. A
+	// plugin does not connect then.
+	Check(ctx context.Context) error
+}
+
+// anyList is a list that the runtime can send.
+type anyList struct{}
+
+// Check implements ListChecker.
+func (anyList) Check(context.Context) error { return nil }
+
+// SettingsReader reads the runtime's configuration.
+type SettingsReader interface {
+	Settings(ctx context.Context) (Settings, error)
 }
 
 // Registration is kubecri's registration with the runtime. All methods are safe for concurrent use.
 type Registration struct {
 	socket   string
-	handler  Handler
-	listable func(context.Context) error
-	settings func(context.Context) (Settings, error)
+	handler  Handler // nil if kubecri is only to be there
+	list     ListChecker
+	settings SettingsReader // nil if the configuration cannot be read
 
 	mu         sync.Mutex
 	registered bool
@@ -79,11 +96,11 @@ type Registration struct {
 // New returns a registration; call Run to make it.
 func New(options Options) *Registration {
 	r := &Registration{
-		socket: options.Socket, handler: options.Handler, listable: options.Listable, settings: options.Settings,
+		socket: options.Socket, handler: options.Handler, list: options.List, settings: options.Settings,
 		reason: "kubecri was not registered yet", changed: make(chan struct{}),
 	}
-	if r.listable == nil {
-		r.listable = func(context.Context) error { return nil }
+	if r.list == nil {
+		r.list = anyList{}
 	}
 	return r
 }
@@ -168,11 +185,11 @@ func (r *Registration) Run(ctx context.Context) {
 
 // prepared returns why there must be no connection now.
 func (r *Registration) prepared(ctx context.Context) error {
-	prepare := r.listable
+	check := r.list.Check
 	if r.handler != nil {
-		prepare = r.handler.Prepare
+		check = r.handler.Prepare
 	}
-	err := prepare(ctx)
+	err := check(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.blocked = err
@@ -220,11 +237,10 @@ func (r *Registration) probe(ctx context.Context) {
 	defer cancel()
 	var err error
 	for range probes {
-		if r.awaitListable(ctx) != nil {
+		if r.awaitList(ctx) != nil {
 			return
 		}
-		found := func(enforced bool) { r.found(ctx, enforced) }
-		validator := &validator{member: newMember(), found: found, leave: cancel}
+		validator := &validator{member: newMember(), registration: r, leave: cancel}
 		err = connect(ctx, r.socket, probe, validator, func() {})
 		if sleep(ctx, probing) != nil {
 			return
@@ -234,12 +250,12 @@ func (r *Registration) probe(ctx context.Context) {
 	r.found(ctx, false)
 }
 
-// awaitListable waits until the runtime can send its list to the probe, or returns an error when
+// awaitList waits until the runtime can send its list to the probe, or returns an error when
 // ctx is done.
-func (r *Registration) awaitListable(ctx context.Context) error {
+func (r *Registration) awaitList(ctx context.Context) error {
 	backoff := wait.Backoff{Duration: retry, Factor: 2, Steps: 16, Cap: maxRetry}
 	for ctx.Err() == nil {
-		err := r.listable(ctx)
+		err := r.list.Check(ctx)
 		if err == nil {
 			return nil
 		}
@@ -262,7 +278,7 @@ func (r *Registration) found(ctx context.Context, enforced bool) {
 func (r *Registration) read(ctx context.Context) bool {
 	settings, err := Settings{}, errors.New("kubecri has no reader of its configuration")
 	if r.settings != nil {
-		settings, err = r.settings(ctx)
+		settings, err = r.settings.Settings(ctx)
 	}
 	r.update(func() {
 		switch {

@@ -100,7 +100,15 @@ func start(t *testing.T, socket string) (r *Registration, stop func()) {
 	return startWith(t, socket, nil)
 }
 
-func startWith(t *testing.T, socket string, settings func(context.Context) (Settings, error)) (r *Registration,
+// configuration is a runtime's, or why it cannot be read.
+type configuration struct {
+	settings Settings
+	err      error
+}
+
+func (c configuration) Settings(context.Context) (Settings, error) { return c.settings, c.err }
+
+func startWith(t *testing.T, socket string, settings SettingsReader) (r *Registration,
 	stop func()) {
 	r = New(Options{Socket: socket, Settings: settings})
 	return r, keep(t, r)
@@ -173,7 +181,7 @@ func TestTheProbeLeavesWhenItWasAsked(t *testing.T) {
 // validates before that, and says that it was created after it.
 func TestTheProbeStaysUntilItWasAsked(t *testing.T) {
 	left := 0
-	probe := &validator{member: newMember(), found: func(bool) {}, leave: func() { left++ }}
+	probe := &validator{member: newMember(), registration: New(Options{}), leave: func() { left++ }}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // as the connection ends when the probe leaves
 	if err := probe.PostCreateContainer(ctx, nil, nil); err != nil || left != 0 {
@@ -258,7 +266,7 @@ func TestWhereTheConfigurationCannotBeReadAContainerShowsTheValidator(t *testing
 			socket := filepath.Join(t.TempDir(), "nri.sock")
 			relay := newRelay(t, socket)
 			registration, _ := startWith(t, socket, // NRI is not there yet
-				func(context.Context) (Settings, error) { return test.settings, test.err })
+				configuration{test.settings, test.err})
 			if got := registration.Validator(); !strings.HasPrefix(got, "unknown") {
 				t.Errorf("before it is registered: %s", got)
 			}
@@ -281,18 +289,24 @@ func TestWhereTheConfigurationCannotBeReadAContainerShowsTheValidator(t *testing
 	}
 }
 
+// listCheck is a ListChecker.
+type listCheck func(context.Context) error
+
+// Check implements ListChecker.
+func (l listCheck) Check(ctx context.Context) error { return l(ctx) }
+
 func TestTheProbeWaitsUntilTheRuntimeCanSendItsList(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "nri.sock")
 	relay := newRelay(t, socket)
 	runtime := startRuntime(t, relay.runtime, true)
 	var calls atomic.Int32
 	var smaller atomic.Bool
-	registration := New(Options{Socket: socket, Listable: func(context.Context) error {
+	registration := New(Options{Socket: socket, List: listCheck(func(context.Context) error {
 		if calls.Add(1) == 1 || smaller.Load() { // the first call is for kubecri's own registration
 			return nil
 		}
 		return errors.New("it cannot send its list")
-	}})
+	})})
 	keep(t, registration)
 	await(t, "it is known why there is no probe", func() bool {
 		return strings.Contains(registration.Validator(), "it cannot send its list")

@@ -38,7 +38,7 @@ const settingsLimit = 10 * time.Second
 func (m Machine) Settings(ctx context.Context, socket string) (Settings, error) {
 	ctx, cancel := context.WithTimeout(ctx, settingsLimit)
 	defer cancel()
-	pid, err := m.Peer(ctx, socket)
+	pid, err := m.Processes.Peer(ctx, socket)
 	if err != nil {
 		return Settings{}, fmt.Errorf("find the process that serves %s: %w", socket, err)
 	}
@@ -68,7 +68,7 @@ func (m Machine) ofContainerd(ctx context.Context, pid int, args []string) (Sett
 		return Settings{}, err
 	}
 	file := configFlag(args[1:])
-	printed, err := m.Run(ctx, program, "--config="+file, "config", "dump")
+	printed, err := m.Processes.Run(ctx, program, "--config="+file, "config", "dump")
 	if err != nil {
 		return Settings{}, fmt.Errorf("%s config dump: %w", program, err)
 	}

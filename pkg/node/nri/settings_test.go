@@ -36,8 +36,18 @@ type runtimeProcess struct {
 	t       *testing.T
 	root    string
 	machine Machine
+	pid     int // of the process that serves each socket
+	peerErr error
 	dump    string
+	dumpErr error
 	ran     []string // the last program with its arguments
+}
+
+func (p *runtimeProcess) Peer(context.Context, string) (int, error) { return p.pid, p.peerErr }
+
+func (p *runtimeProcess) Run(_ context.Context, program string, args ...string) (string, error) {
+	p.ran = append([]string{program}, args...)
+	return p.dump, p.dumpErr
 }
 
 // booted is when the machine was; the runtime was started 100 seconds later.
@@ -45,14 +55,9 @@ const booted = 1700000000
 
 func newRuntimeProcess(t *testing.T, args ...string) *runtimeProcess {
 	t.Helper()
-	p := &runtimeProcess{t: t, root: t.TempDir(), dump: dump}
+	p := &runtimeProcess{t: t, root: t.TempDir(), pid: 7, dump: dump}
 	p.machine = Machine{
-		Root: p.root,
-		Peer: func(context.Context, string) (int, error) { return 7, nil },
-		Run: func(_ context.Context, program string, args ...string) (string, error) {
-			p.ran = append([]string{program}, args...)
-			return p.dump, nil
-		},
+		Root: p.root, Processes: p,
 	}
 	p.write("/proc/7/cmdline", strings.Join(args, "\x00")+"\x00")
 	p.write("/proc/7/stat", "7 (a ) b) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 12 0 10000 1 2")
@@ -165,13 +170,13 @@ func TestWhatIsNotKnownOfTheSettingsIsAnError(t *testing.T) {
 	}{
 		"the process is in another container": {
 			change: func(p *runtimeProcess) {
-				p.machine.Peer = func(context.Context, string) (int, error) { return 0, nil }
+				p.pid = 0
 			},
 			says: "not to be seen from here",
 		},
 		"no runtime serves": {
 			change: func(p *runtimeProcess) {
-				p.machine.Peer = func(context.Context, string) (int, error) { return 0, errors.New("refused") }
+				p.peerErr = errors.New("refused")
 			},
 			says: "refused",
 		},
@@ -226,9 +231,7 @@ func TestWhatIsNotKnownOfTheSettingsIsAnError(t *testing.T) {
 		},
 		"the program fails": {
 			change: func(p *runtimeProcess) {
-				p.machine.Run = func(context.Context, string, ...string) (string, error) {
-					return "", errors.New("exit status 1")
-				}
+				p.dumpErr = errors.New("exit status 1")
 			},
 			says: "/usr/bin/containerd config dump: exit status 1",
 		},
@@ -304,17 +307,17 @@ func TestThePeerOfASocketIsWhoListens(t *testing.T) {
 	}
 	defer listener.Close()
 	m := NewMachine()
-	if pid, err := m.Peer(t.Context(), socket); err != nil || pid != os.Getpid() {
+	if pid, err := m.Processes.Peer(t.Context(), socket); err != nil || pid != os.Getpid() {
 		t.Errorf("process %d, %v; want %d", pid, err, os.Getpid())
 	}
 	started, err := m.startOf(os.Getpid())
 	if ago := time.Since(started); err != nil || ago < 0 || ago > time.Hour {
 		t.Errorf("started %v, %v", started, err)
 	}
-	if printed, err := m.Run(t.Context(), "/bin/sh", "-c", "echo said"); err != nil || printed != "said\n" {
+	if printed, err := m.Processes.Run(t.Context(), "/bin/sh", "-c", "echo said"); err != nil || printed != "said\n" {
 		t.Errorf("printed %q, %v", printed, err)
 	}
-	if _, err := m.Run(t.Context(), "/bin/sh", "-c", "echo why >&2; exit 3"); err == nil ||
+	if _, err := m.Processes.Run(t.Context(), "/bin/sh", "-c", "echo why >&2; exit 3"); err == nil ||
 		err.Error() != "exit status 3: why" {
 		t.Errorf("failed with %v", err)
 	}

@@ -5,6 +5,7 @@ package nrifront
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -172,7 +173,7 @@ func newFixture(t *testing.T) *fixture {
 	load := func(context.Context) ([]pluginload.Loaded[device.Device], []error) {
 		return []pluginload.Loaded[device.Device]{{Name: "cards", Plugin: f.plugin}}, nil
 	}
-	files := plugins.NewFiles("node-1", load, plugins.DefaultTiming(), func(string, string, time.Duration, error) {})
+	files := plugins.NewFiles("node-1", load, plugins.DefaultTiming(), nil)
 	manager := plugins.New("node-1", files)
 	f.record = grants.New(grants.Options{
 		Path: filepath.Join(t.TempDir(), "grants"), Node: "node-1", Runtime: f.view.Runtime(f),
@@ -182,26 +183,20 @@ func newFixture(t *testing.T) *fixture {
 	ctx, stop := context.WithCancel(context.Background())
 	devices := NewDevices(ctx, manager)
 	f.front = New(ctx, Options{
-		Devices: devices, View: f.view, Since: func() time.Time { return time.Unix(installed, 0) },
+		Devices: devices, View: f.view, Key: f,
 		Admission: &admission.Admission{
 			NodeName: "node-1", Pods: f, Devices: devices, Grants: f.record, Responses: f.record.Responses(),
-			HostFS: machine{}, CDI: func() error { return nil },
+			HostFS: machine{}, CDI: honoursCDI{},
 			Adopted:   noneAdopted{},
 			Kubelet:   kubeletstate.Files{Checkpoint: filepath.Join(t.TempDir(), "none")},
-			Variables: cdi.NewVariables(t.TempDir()).Device,
-			Warn:      func(*corev1.ObjectReference, string) {}, WarnIgnored: func(*corev1.ObjectReference, string) {},
+			Variables: cdi.NewVariables(t.TempDir()),
+			Events:    discards{}, Metrics: discards{},
 			Firewall: firewall.New(firewall.Options{
-				Plugins:       manager,
-				KubeletServes: func(context.Context, func(types.ResourceName) bool) bool { return false },
-				Exists:        func(path string) bool { return path == "/dev/nvidiactl" },
+				Plugins: manager, Kubelet: idleKubelet{}, Files: nvidiaFiles{},
 			}),
 		},
 		Source: f, Ender: ender(f.ending),
-		Warn: func(_ admission.Pod, message string) {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.warnings = append(f.warnings, message)
-		},
+		Events: f,
 	})
 	f.registration = nri.New(nri.Options{Socket: f.socket, Handler: f.front})
 	var running sync.WaitGroup
@@ -374,3 +369,45 @@ type noneAdopted struct{}
 
 // AllocatedTo implements admission.Adopted.
 func (noneAdopted) AllocatedTo(string, string) ([]types.ResourceName, error) { return nil, nil }
+
+// honoursCDI is a container runtime that honours CDI devices.
+type honoursCDI struct{}
+
+func (honoursCDI) Check() error { return nil }
+
+// KeySince implements Key.
+func (f *fixture) KeySince() time.Time { return time.Unix(installed, 0) }
+
+// WarnEnded implements Events.
+func (f *fixture) WarnEnded(_ admission.Pod, message string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.warnings = append(f.warnings, message)
+}
+
+// idleKubelet is a kubelet that allocates no devices.
+type idleKubelet struct{}
+
+func (idleKubelet) KubeletServes(context.Context, func(types.ResourceName) bool) bool { return false }
+
+// nvidiaFiles has a file of the NVIDIA driver alone.
+type nvidiaFiles struct{}
+
+func (nvidiaFiles) Number(path string) (firewall.DeviceNumber, error) {
+	return firewall.DeviceNumber{}, errors.New(path + " has no known number")
+}
+
+func (nvidiaFiles) Glob(string) []string { return nil }
+
+func (nvidiaFiles) Exists(path string) bool { return path == "/dev/nvidiactl" }
+
+// discards are the events and metrics of an admission that nothing reads.
+type discards struct{}
+
+func (discards) WarnRefused(*corev1.ObjectReference, string)                {}
+func (discards) WarnIgnored(*corev1.ObjectReference, string)                {}
+func (discards) WarnLeftOut(*corev1.ObjectReference, string)                {}
+func (discards) WarnNotSealed(*corev1.ObjectReference, string)              {}
+func (discards) ObserveContainer(admission.Outcome)                         {}
+func (discards) ObserveFirewall(firewall.Attempt, admission.FirewallAction) {}
+func (discards) ObserveSeal(string)                                         {}

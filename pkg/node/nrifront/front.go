@@ -76,14 +76,26 @@ type Options struct {
 	// Devices are those of Admission.
 	Devices *Devices
 	View    *View
-	// Since says when kubecri came to this node first. Containers that are older stay as they are.
-	Since func() time.Time
+	// Key has the age of kubecri on this node. Containers that are older stay as they are.
+	Key Key
 	// Source reads what the runtime sends to plugins.
 	Source Source
 	// Ender ends containers that may not run.
-	Ender Ender
-	// Warn writes an event of the pod with why a container is ended. It must not block.
-	Warn func(pod admission.Pod, message string)
+	Ender  Ender
+	Events Events
+}
+
+// Key is the key that a node signs grants with. *grants.Checkpoint has it.
+type Key interface {
+	// KeySince returns when it was made: when kubecri came to this node first.
+	KeySince() time.Time
+}
+
+// Events writes events on pods. It must not block.
+type Events interface {
+	// WarnEnded reports that a container of the pod is ended, or that the sandbox of the pod, which
+	// has ended, is removed, with the reason.
+	WarnEnded(pod admission.Pod, message string)
 }
 
 // Front handles the runtime's requests.

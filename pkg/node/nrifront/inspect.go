@@ -33,7 +33,7 @@ func (f *Front) inspect(
 	ctx context.Context, pods map[string]*api.PodSandbox, containers []*api.Container, inspected, ending func(),
 ) {
 	var left []existing
-	since := f.options.Since()
+	since := f.options.Key.KeySince()
 	for _, c := range containers {
 		old := c.GetCreatedAt() > 0 && time.Unix(0, c.GetCreatedAt()).Before(since)
 		if pod := pods[c.GetPodSandboxId()]; pod != nil && !old {
@@ -81,7 +81,7 @@ func (f *Front) inspectOne(ctx context.Context, c existing, ending func()) (done
 		return true, false
 	}
 	logger.Info("A container is ended", logkey.Reason, reason)
-	f.options.Warn(c.Pod, reason)
+	f.options.Events.WarnEnded(c.Pod, reason)
 	ending()
 	if err := f.options.Ender.EndContainer(ctx, c.id); err != nil {
 		logger.Error(err, "A container could not be ended; no other gets a device before it is")

@@ -39,7 +39,7 @@ func (f *Front) Prepare(ctx context.Context) error {
 		return nil
 	}
 	klog.FromContext(ctx).Info("Containers are ended for kubecri to be registered", logkey.Reason, cause.Error())
-	since := f.options.Since()
+	since := f.options.Key.KeySince()
 	f.endInadmissible(ctx, &list, since)
 	for {
 		cause := list.Check()
@@ -135,6 +135,6 @@ func (f *Front) endOne(
 		return false
 	}
 	logger.Info("A container is ended", logkey.Reason, reason)
-	f.options.Warn(pod, reason)
+	f.options.Events.WarnEnded(pod, reason)
 	return true
 }

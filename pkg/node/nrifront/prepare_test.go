@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/containerd/nri/pkg/api"
 
@@ -23,7 +22,7 @@ type listing struct {
 	front    *Front
 	failing  error // of ending a container
 
-	ended, warnings []string
+	ended []string
 }
 
 func newListing(t *testing.T) *listing {
@@ -39,8 +38,7 @@ func newListing(t *testing.T) *listing {
 	}
 	l.front = New(t.Context(), Options{
 		Admission: behind.front.options.Admission, Source: l.fixture, Ender: ender(end),
-		Since: func() time.Time { return time.Unix(installed, 0) },
-		Warn:  func(_ admission.Pod, message string) { l.warnings = append(l.warnings, message) },
+		Key: l, Events: l,
 	})
 	t.Cleanup(l.front.Close)
 	return l

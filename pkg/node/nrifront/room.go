@@ -73,7 +73,7 @@ func (f *Front) removeEnded(ctx context.Context) error {
 			}
 		}
 	}
-	since := f.options.Since()
+	since := f.options.Key.KeySince()
 	var ended []nrilist.Sandbox
 	for id, s := range now {
 		if was, listed := before[id]; listed && !was.Ready && !s.Ready && !s.Created.Before(since) {
@@ -133,5 +133,5 @@ func (f *Front) removeOne(ctx context.Context, s nrilist.Sandbox) {
 		"labels and annotations take %d bytes where the container runtime describes it to NRI plugins, and those of "+
 		"all pods of the node together more than the %d that are allowed", s.Size, nribound.MaxSandboxes)
 	logger.Info("The sandbox of a pod that has ended is removed", logkey.Reason, reason)
-	f.options.Warn(pod, reason)
+	f.options.Events.WarnEnded(pod, reason)
 }

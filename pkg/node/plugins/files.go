@@ -32,8 +32,11 @@ func DefaultTiming() Timing {
 	return Timing{Start: 30 * time.Second, Update: 10 * time.Second, Allocate: 20 * time.Second, Interval: time.Second}
 }
 
-// Observe is called for each call into a plugin when its caller has the outcome.
-type Observe func(plugin, call string, took time.Duration, err error)
+// Metrics counts calls into plugins.
+type Metrics interface {
+	// ObservePlugin is called for each call into a plugin when its caller has the outcome.
+	ObservePlugin(plugin, call string, took time.Duration, err error)
+}
 
 // Load returns the plugins that are loaded, and an error for each plugin file that could not be.
 type Load func(ctx context.Context) (loaded []pluginload.Loaded[device.Device], rejected []error)
@@ -64,7 +67,7 @@ type Files struct {
 	nodeName string
 	load     Load
 	timing   Timing
-	observe  Observe
+	metrics  Metrics // nil for none
 
 	mu      sync.Mutex
 	sources []Source
@@ -74,10 +77,11 @@ type Files struct {
 
 var _ Transport = (*Files)(nil)
 
-// NewFiles returns the transport of the plugins that load will return; call Run.
-func NewFiles(nodeName string, load Load, timing Timing, observe Observe) *Files {
+// NewFiles returns the transport of the plugins that load will return; call Run. metrics may be
+// nil.
+func NewFiles(nodeName string, load Load, timing Timing, metrics Metrics) *Files {
 	return &Files{
-		nodeName: nodeName, load: load, timing: timing, observe: observe, changed: make(chan struct{}),
+		nodeName: nodeName, load: load, timing: timing, metrics: metrics, changed: make(chan struct{}),
 	}
 }
 
@@ -91,7 +95,7 @@ func (f *Files) RunWith(ctx context.Context, holdings Holdings) {
 	var plugins []*plugin
 	var sources []Source
 	for _, l := range loaded {
-		p, err := newPlugin(ctx, l, f.timing, f.observe)
+		p, err := newPlugin(ctx, l, f.timing, f.metrics)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "A device plugin cannot be used", logkey.File, l.File)
 			rejected = append(rejected, err)

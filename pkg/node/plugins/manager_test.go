@@ -107,7 +107,7 @@ func newFiles(timing Timing, rejected error, fakes ...device.Device) *Files {
 		}
 		return loaded, errs
 	}
-	return NewFiles("node-1", load, timing, func(string, string, time.Duration, error) {})
+	return NewFiles("node-1", load, timing, nil)
 }
 
 // start runs the files, and a manager of them and other transports, until the test ends.

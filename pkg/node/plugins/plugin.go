@@ -50,11 +50,14 @@ const maxOverdue = 16
 
 // newPlugin detects the plugin's optional capabilities.
 func newPlugin(
-	ctx context.Context, loaded pluginload.Loaded[device.Device], timing Timing, observe Observe,
+	ctx context.Context, loaded pluginload.Loaded[device.Device], timing Timing, metrics Metrics,
 ) (*plugin, error) {
 	policy := plugincall.Policy{
 		Kind: "device plugin", Clock: clock.RealClock{}, TimeoutCoversQueue: true, MaxOverdue: maxOverdue,
-		Observe: observe,
+		Observe: func(string, string, time.Duration, error) {},
+	}
+	if metrics != nil {
+		policy.Observe = metrics.ObservePlugin
 	}
 	// A plugin that has not declared yet that it is safe for concurrent use may not be.
 	p := &plugin{

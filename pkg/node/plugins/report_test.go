@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"testing"
-	"time"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
@@ -21,7 +20,7 @@ import (
 func newQueried(t testing.TB, f *fake) *plugin {
 	t.Helper()
 	p, err := newPlugin(context.Background(), pluginload.Loaded[device.Device]{Name: f.name, Plugin: f}, quick,
-		func(string, string, time.Duration, error) {})
+		nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,12 +22,23 @@ import (
 type Devices struct {
 	// Allocatable is the allocatable quantity of each resource. It is immutable.
 	Allocatable types.ResourceList
-	// Extended returns the extended resource under which the plugin of a device resource publishes
-	// the device.
-	Extended func(types.ResourceName) (extended types.ResourceName, known bool)
-	// Replaces reports whether the kubelet's own entries of an extended resource have no meaning,
-	// because kubecri allocates the devices that the kubelet counts. Nil means none.
-	Replaces func(extended string) bool
+	Names       Names
+	// Kubelet is the node's kubelet; nil if it counts no devices that kubecri allocates.
+	Kubelet Kubelet
+}
+
+// Names knows the names of device resources. *plugins.Inventory implements it.
+type Names interface {
+	// ExtendedOf returns the extended resource under which the plugin of a device resource
+	// publishes the device.
+	ExtendedOf(name types.ResourceName) (extended types.ResourceName, known bool)
+}
+
+// Kubelet is the node's kubelet. *devicemanager.Manager implements it.
+type Kubelet interface {
+	// KubeletCounts reports whether the kubelet's own entries of an extended resource have no
+	// meaning, because kubecri allocates the devices that the kubelet counts.
+	KubeletCounts(extended types.ResourceName) bool
 }
 
 // Device is a device as the API names it.
@@ -39,7 +50,9 @@ type Device struct {
 }
 
 // replaces reports whether the answer omits the kubelet's entries of the extended resource.
-func (d Devices) replaces(extended string) bool { return d.Replaces != nil && d.Replaces(extended) }
+func (d Devices) replaces(extended string) bool {
+	return d.Kubelet != nil && d.Kubelet.KubeletCounts(types.ResourceName(extended))
+}
 
 // Healthy returns the allocatable devices, by resource and ID.
 func (d Devices) Healthy() []Device {
@@ -79,7 +92,7 @@ func (d Devices) name(path resource.Path) (named Device, ok bool) {
 	if h, ok := kubeletdevice.Parse(name); ok {
 		return Device{Resource: text(string(h.Resource)), ID: text(h.ID), NUMA: h.NUMA}, true
 	}
-	extended, ok := d.Extended(name)
+	extended, ok := d.Names.ExtendedOf(name)
 	if !ok {
 		return Device{}, false
 	}

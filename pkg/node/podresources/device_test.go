@@ -16,7 +16,9 @@ import (
 )
 
 // extendedByLevel publishes devices of the levels gpu and nic.
-func extendedByLevel(name types.ResourceName) (types.ResourceName, bool) {
+type extendedByLevel struct{}
+
+func (extendedByLevel) ExtendedOf(name types.ResourceName) (types.ResourceName, bool) {
 	for _, level := range []string{"gpu", "nic"} {
 		if strings.Contains(string(name), "/"+level+"/") {
 			return types.ResourceName("example.com/" + level), true
@@ -69,7 +71,7 @@ func TestNamesOfDevices(t *testing.T) {
 				{"nvidia.com/gpu", "GPU-0", []int{0}}, {"nvidia.com/gpu", "GPU-1", []int{1}}},
 		},
 	} {
-		got := Devices{Extended: extendedByLevel}.Of(slices.Values(test.names))
+		got := Devices{Names: extendedByLevel{}}.Of(slices.Values(test.names))
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -82,7 +84,7 @@ func FuzzEveryNameCanBeSentOrIsLeftOut(f *testing.F) {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		devices := Devices{Extended: extendedByLevel}.Of(slices.Values([]types.ResourceName{types.ResourceName(name)}))
+		devices := Devices{Names: extendedByLevel{}}.Of(slices.Values([]types.ResourceName{types.ResourceName(name)}))
 		if len(devices) > 1 {
 			t.Errorf("%q is %d devices", name, len(devices))
 		}

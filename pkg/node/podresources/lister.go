@@ -16,7 +16,7 @@ type lister struct {
 	podresourcesapi.UnimplementedPodResourcesListerServer
 	kubelet string // its socket
 	client  podresourcesapi.PodResourcesListerClient
-	now     func() holdings
+	server  *Server
 }
 
 var _ podresourcesapi.PodResourcesListerServer = (*lister)(nil)
@@ -29,7 +29,7 @@ func (l *lister) List(ctx context.Context,
 		return nil, err
 	}
 	// Read the grants after the call, so that they include those of all pods in the answer.
-	now := l.now()
+	now := l.server.now()
 	for _, pod := range answer.GetPodResources() {
 		complete(pod, now)
 	}
@@ -43,7 +43,7 @@ func (l *lister) Get(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	complete(answer.GetPodResources(), l.now())
+	complete(answer.GetPodResources(), l.server.now())
 	return answer, nil
 }
 
@@ -54,7 +54,7 @@ func (l *lister) GetAllocatableResources(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	devices := l.now().devices
+	devices := l.server.now().devices
 	answer.Devices = append(kubelets(answer.GetDevices(), devices), entries(devices.Healthy())...)
 	return answer, nil
 }
@@ -77,7 +77,7 @@ type alphaLister struct {
 	alphaapi.UnimplementedPodResourcesListerServer
 	kubelet string // its socket
 	client  alphaapi.PodResourcesListerClient
-	now     func() holdings
+	server  *Server
 }
 
 var _ alphaapi.PodResourcesListerServer = (*alphaLister)(nil)
@@ -90,7 +90,7 @@ func (l *alphaLister) List(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	now := l.now()
+	now := l.server.now()
 	for _, pod := range answer.GetPodResources() {
 		for _, container := range pod.GetContainers() {
 			held := now.deviceList(podName{pod.GetNamespace(), pod.GetName()}, container.GetName())

@@ -117,7 +117,7 @@ func TestKeepsTheKubeletsEntries(t *testing.T) {
 // The kubelet counts devices that kubecri allocates: the IDs in its entries have no meaning.
 func TestOmitsEntriesThatTheKubeletOnlyCounts(t *testing.T) {
 	n := newNode(t)
-	n.devices.Replaces = func(extended string) bool { return extended == "nvidia.com/gpu" }
+	n.devices.Kubelet = counts("nvidia.com/gpu")
 	n.devices.Allocatable = types.ResourceList{gpu0: 1, gpu1: 1}
 	n.holds("u1", "p", map[string][]string{"main": {gpu0}})
 	n.kubelet.lists(holding(pod("p", "main", "side"), dev("nvidia.com/gpu", "GPU-1"), dev("zzz.example/other", "o")),

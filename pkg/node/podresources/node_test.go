@@ -44,6 +44,24 @@ type node struct {
 	devices Devices
 }
 
+// List implements Grants.
+func (n *node) List() []grants.Allocation { return n.grants }
+
+// Devices implements Source.
+func (n *node) Devices() Devices { return n.devices }
+
+// noNames knows no name.
+type noNames struct{}
+
+func (noNames) ExtendedOf(types.ResourceName) (types.ResourceName, bool) { return "", false }
+
+// counts is a kubelet that counts the devices of one extended resource.
+type counts types.ResourceName
+
+func (c counts) KubeletCounts(extended types.ResourceName) bool {
+	return extended == types.ResourceName(c)
+}
+
 // newNode returns a node with a running kubelet and a stopped server.
 func newNode(t *testing.T) *node {
 	t.Helper()
@@ -53,12 +71,10 @@ func newNode(t *testing.T) *node {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	n := &node{t: t, pods: fakePods{},
-		devices: Devices{Extended: func(types.ResourceName) (types.ResourceName, bool) { return "", false }}}
+		devices: Devices{Names: noNames{}}}
 	n.options = Options{
 		Socket: filepath.Join(dir, DirName, SocketName), Kubelet: filepath.Join(dir, "kubelet.sock"),
-		Grants: func() []grants.Allocation {
-			return n.grants
-		}, Pods: n.pods, Devices: func() Devices { return n.devices },
+		Grants: n, Pods: n.pods, Devices: n,
 	}
 	n.kubelet = &fakeKubelet{t: t, socket: n.options.Kubelet}
 	n.kubelet.start()

@@ -76,14 +76,25 @@ type Options struct {
 	Socket string
 	// Kubelet is the path of the kubelet's own socket.
 	Kubelet string
-	// Synced are closed when the functions below return complete data; Run does not serve before.
+	// Synced are closed when Grants and Devices are complete; Run does not serve before.
 	Synced []<-chan struct{}
-	// Grants returns the grants of this node.
-	Grants func() []grants.Allocation
+	// Grants has the grants of this node.
+	Grants Grants
 	// Pods knows the pods of this node.
 	Pods Pods
-	// Devices returns the node's current devices.
-	Devices func() Devices
+	// Devices has the node's devices.
+	Devices Source
+}
+
+// Grants has the granted allocations. *grants.Checkpoint implements it.
+type Grants interface {
+	List() []grants.Allocation
+}
+
+// Source has the node's devices.
+type Source interface {
+	// Devices returns the current devices.
+	Devices() Devices
 }
 
 // errNotSynced is the initial state.
@@ -169,9 +180,9 @@ func (s *Server) serve(ctx context.Context) error {
 	}
 	server := grpc.NewServer(grpc.WaitForHandlers(true))
 	podresourcesapi.RegisterPodResourcesListerServer(server,
-		&lister{kubelet: s.options.Kubelet, client: podresourcesapi.NewPodResourcesListerClient(conn), now: s.now})
+		&lister{kubelet: s.options.Kubelet, client: podresourcesapi.NewPodResourcesListerClient(conn), server: s})
 	alphaapi.RegisterPodResourcesListerServer(server,
-		&alphaLister{kubelet: s.options.Kubelet, client: alphaapi.NewPodResourcesListerClient(conn), now: s.now})
+		&alphaLister{kubelet: s.options.Kubelet, client: alphaapi.NewPodResourcesListerClient(conn), server: s})
 	stop := context.AfterFunc(ctx, server.Stop)
 	defer stop()
 	s.setState(nil)
@@ -187,5 +198,5 @@ func (s *Server) serve(ctx context.Context) error {
 
 // now returns the devices that pods hold.
 func (s *Server) now() holdings {
-	return newHoldings(s.options.Grants(), s.options.Pods, s.options.Devices())
+	return newHoldings(s.options.Grants.List(), s.options.Pods, s.options.Devices.Devices())
 }

@@ -134,15 +134,24 @@ func (p Pod) RequestsOther(resources map[types.ResourceName]bool) bool {
 	return false
 }
 
-// SetsVariable returns a function that reports whether the pod sets, or may set, an environment
-// variable of the container. The time of its calls does not depend on how many the pod sets.
-func (p Pod) SetsVariable(container string) func(variable string) bool {
+// Variables are the environment variables that a pod sets in a container.
+type Variables struct {
+	set   map[string]bool
+	known bool
+}
+
+// Sets reports whether the pod sets the variable, or may. Its time does not depend on how many
+// variables the pod sets.
+func (v Variables) Sets(variable string) bool { return !v.known || v.set[variable] }
+
+// VariablesOf returns the variables that the pod sets in a container.
+func (p Pod) VariablesOf(container string) Variables {
 	names, known := p.Variables[container]
 	set := make(map[string]bool, len(names))
 	for _, name := range names {
 		set[name] = true
 	}
-	return func(variable string) bool { return !known || set[variable] }
+	return Variables{set: set, known: known}
 }
 
 func (p Pod) equal(other Pod) bool {

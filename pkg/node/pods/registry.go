@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -27,7 +29,7 @@ const keepGone = 10 * time.Minute
 // Registry knows the pods of this node by UID. All methods are safe for concurrent use.
 type Registry struct {
 	wait    time.Duration
-	now     func() time.Time
+	clock   clock.PassiveClock
 	plugins Plugins
 
 	mu        sync.Mutex
@@ -43,7 +45,7 @@ type Registry struct {
 // NewRegistry returns an empty registry. Lookup waits for up to wait for a pod that is not known.
 func NewRegistry(wait time.Duration) *Registry {
 	return &Registry{
-		wait: wait, now: time.Now, plugins: noPlugins{},
+		wait: wait, clock: clock.RealClock{}, plugins: noPlugins{},
 		pods: map[string]Pod{}, gone: map[string]time.Time{},
 		changed: make(chan struct{}), counted: counted{changed: make(chan struct{})},
 	}
@@ -160,7 +162,7 @@ func (r *Registry) keepOnly(uids map[string]bool) {
 }
 
 func (r *Registry) markGone(uid string) {
-	now := r.now()
+	now := r.clock.Now()
 	if _, known := r.pods[uid]; known {
 		r.gone[uid] = now
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -182,7 +183,7 @@ func TestSetsVariable(t *testing.T) {
 		{"main", "A", true}, {"main", "B", false}, {"plain", "A", false},
 		{"debugger", "A", true}, // no known spec has it: it may
 	} {
-		if got := pod.SetsVariable(test.container)(test.variable); got != test.want {
+		if got := pod.VariablesOf(test.container).Sets(test.variable); got != test.want {
 			t.Errorf("container %s sets %s: %v, want %v", test.container, test.variable, got, test.want)
 		}
 	}
@@ -283,13 +284,13 @@ func TestDetectsMissedDeletions(t *testing.T) {
 
 func TestForgetsDeletedPodsAfterAWhile(t *testing.T) {
 	r := NewRegistry(0)
-	now := time.Unix(0, 0)
-	r.now = func() time.Time { return now }
+	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	r.clock = clock
 	for _, uid := range []string{"a", "b"} {
 		r.note(podOf(uid))
 	}
 	r.remove("a")
-	now = now.Add(2 * keepGone)
+	clock.SetTime(clock.Now().Add(2 * keepGone))
 	r.remove("b")
 	if _, known := r.Get("a"); known {
 		t.Error("a is still known")

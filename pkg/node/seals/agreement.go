@@ -20,8 +20,8 @@ const checkInterval = 10 * time.Second
 // Agreement knows the node's mode, and whether the scheduler seals what the node demands. All
 // methods are safe for concurrent use.
 type Agreement struct {
-	set    seal.Mode // by --seal-mode, or ""
-	stated func() seal.Mode
+	set  seal.Mode // by --seal-mode, or ""
+	keys Stated
 
 	announced bool // only Run uses it
 
@@ -29,10 +29,22 @@ type Agreement struct {
 	valid, missing int // allocations since the start
 }
 
-// NewAgreement returns the agreement of a node on which the flag sets this mode, "" for none, and
-// whose keys state the mode that stated returns, "" for none.
-func NewAgreement(set seal.Mode, stated func() seal.Mode) *Agreement {
-	return &Agreement{set: set, stated: stated}
+// Stated are keys that state a mode. *Keys implements it.
+type Stated interface {
+	// Mode returns the mode, or "" for none.
+	Mode() seal.Mode
+	// Verifier returns the keys, and a channel that is closed when they change. Its error says why
+	// no key is known.
+	Verifier() (verifier *seal.Verifier, changed <-chan struct{}, err error)
+}
+
+// NewAgreement returns the agreement of a node on which the flag sets this mode, "" for none.
+func NewAgreement(set seal.Mode, keys Stated) *Agreement { return &Agreement{set: set, keys: keys} }
+
+// Verifier returns the scheduler's keys. Its error says why no key is known.
+func (a *Agreement) Verifier() (*seal.Verifier, error) {
+	verifier, _, err := a.keys.Verifier()
+	return verifier, err
 }
 
 // Mode returns the node's mode: what the flag sets, else what the keys state, else seal.Enforce.
@@ -40,7 +52,7 @@ func (a *Agreement) Mode() seal.Mode {
 	if a.set != "" {
 		return a.set
 	}
-	if mode := a.stated(); mode != "" {
+	if mode := a.keys.Mode(); mode != "" {
 		return mode
 	}
 	return seal.Enforce
@@ -60,7 +72,7 @@ func (a *Agreement) Observe(result string) {
 
 // Conflict returns why the node demands more than the scheduler seals, and the next step, or "".
 func (a *Agreement) Conflict() string {
-	if stated := a.stated(); a.set != "" && stated != "" && a.set.StrongerThan(stated) {
+	if stated := a.keys.Mode(); a.set != "" && stated != "" && a.set.StrongerThan(stated) {
 		return fmt.Sprintf("the node's --seal-mode=%s is stronger than the cluster's mode %s, which the seal keys "+
 			"state: remove the flag, or have the keys state %[1]s with kubecri seal-keys set-mode", a.set, stated)
 	}

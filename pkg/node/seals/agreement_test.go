@@ -5,9 +5,9 @@ package seals
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,7 +16,14 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
-func always(mode seal.Mode) func() seal.Mode { return func() seal.Mode { return mode } }
+// fakeKeys state a mode, and none of them is known.
+type fakeKeys struct{ mode seal.Mode }
+
+func (k *fakeKeys) Mode() seal.Mode { return k.mode }
+
+func (k *fakeKeys) Verifier() (*seal.Verifier, <-chan struct{}, error) {
+	return nil, nil, errors.New("no key is known")
+}
 
 // Each cell of flag and stated mode: the node's mode, and whether it conflicts.
 func TestNodeTakesTheStatedModeAndReportsAStrongerFlag(t *testing.T) {
@@ -30,7 +37,7 @@ func TestNodeTakesTheStatedModeAndReportsAStrongerFlag(t *testing.T) {
 			if want == "" {
 				want = seal.Enforce
 			}
-			a := NewAgreement(set, always(stated))
+			a := NewAgreement(set, &fakeKeys{stated})
 			if got := a.Mode(); got != want {
 				t.Errorf("flag %q, keys %q: mode %q, want %q", set, stated, got, want)
 			}
@@ -46,10 +53,8 @@ func TestNodeTakesTheStatedModeAndReportsAStrongerFlag(t *testing.T) {
 }
 
 func TestEnforcingNodeReportsASchedulerThatSealsNothing(t *testing.T) {
-	var stated atomic.Pointer[seal.Mode]
-	state := func(mode seal.Mode) { stated.Store(&mode) }
-	state(seal.Enforce)
-	a := NewAgreement("", func() seal.Mode { return *stated.Load() })
+	keys := &fakeKeys{seal.Enforce}
+	a := NewAgreement("", keys)
 	for _, result := range []string{"no_keys", string(seal.OtherPod), string(seal.UnknownKey)} {
 		if a.Observe(result); a.Conflict() != "" {
 			t.Errorf("after %s: %s", result, a.Conflict())
@@ -59,29 +64,29 @@ func TestEnforcingNodeReportsASchedulerThatSealsNothing(t *testing.T) {
 	if got := a.Conflict(); !strings.Contains(got, "--device-seal-key") || !strings.Contains(got, "none of the 1") {
 		t.Errorf("conflict %q", got)
 	}
-	if state(seal.Warn); a.Conflict() != "" {
+	if keys.mode = seal.Warn; a.Conflict() != "" {
 		t.Errorf("with the mode warn: %s", a.Conflict())
 	}
-	state(seal.Enforce)
+	keys.mode = seal.Enforce
 	if a.Observe("valid"); a.Conflict() != "" {
 		t.Errorf("after a valid seal: %s", a.Conflict())
 	}
 }
 
 func TestConflictIsAnnouncedOnceUntilItEnds(t *testing.T) {
-	stated, announced := seal.Warn, 0
-	a := NewAgreement(seal.Enforce, func() seal.Mode { return stated })
+	keys, announced := &fakeKeys{seal.Warn}, 0
+	a := NewAgreement(seal.Enforce, keys)
 	for i, step := range []struct {
 		stated seal.Mode
 		want   int
 	}{{seal.Warn, 1}, {seal.Warn, 1}, {seal.Enforce, 1}, {seal.Off, 2}, {seal.Warn, 2}} {
-		stated = step.stated
+		keys.mode = step.stated
 		a.announceNew(func(string) { announced++ })
 		if announced != step.want {
 			t.Errorf("step %d: announced %d times, want %d", i, announced, step.want)
 		}
 	}
-	announcements, running := make(chan string, 1), NewAgreement(seal.Enforce, always(seal.Warn))
+	announcements, running := make(chan string, 1), NewAgreement(seal.Enforce, &fakeKeys{seal.Warn})
 	background(t, func(ctx context.Context) {
 		running.Run(ctx, clocktesting.NewFakeClock(time.Now()), func(conflict string) { announcements <- conflict })
 	})

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -61,7 +62,7 @@ type Options struct {
 	// Run deletes Secret and ConfigMap at the end; empty means none.
 	Secret, ConfigMap string
 	// Progress receives a line for each completed step and for each wait.
-	Progress func(line string)
+	Progress io.Writer
 }
 
 // Run gives back all nodes. If it fails, agents enroll again the nodes that they have given back.
@@ -316,7 +317,7 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-func (o *Options) progress(format string, args ...any) { o.Progress(fmt.Sprintf(format, args...)) }
+func (o *Options) progress(format string, args ...any) { fmt.Fprintf(o.Progress, format+"\n", args...) }
 
 func names(pods []corev1.Pod) []string {
 	var all []string

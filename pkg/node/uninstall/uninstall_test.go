@@ -53,17 +53,25 @@ func pod(name, nodeName string, holds bool, phase corev1.PodPhase) *corev1.Pod {
 	return p
 }
 
+// lines are the lines that were written, each by one call of Write.
+type lines []string
+
+func (l *lines) Write(line []byte) (int, error) {
+	*l = append(*l, strings.TrimSuffix(string(line), "\n"))
+	return len(line), nil
+}
+
 // newCluster returns a cluster with these objects, and options that delete its keys.
-func newCluster(objects ...runtime.Object) (*fake.Clientset, *Options, *[]string) {
+func newCluster(objects ...runtime.Object) (*fake.Clientset, *Options, *lines) {
 	client := fake.NewClientset(append(objects,
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: agent.LeaveLease}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "key"}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "certificates"}},
 	)...)
-	said := &[]string{}
+	said := &lines{}
 	return client, &Options{
 		Client: client, Namespace: namespace, SchedulerGoes: true, Timeout: time.Minute, Secret: "key",
-		ConfigMap: "certificates", Progress: func(line string) { *said = append(*said, line) },
+		ConfigMap: "certificates", Progress: said,
 	}, said
 }
 
@@ -213,7 +221,7 @@ const nameOf = "kubedevice-scheduler-name"
 // newMutatedCluster returns a cluster whose API server sets the scheduler's name in pods until a
 // while after the deletion of the policy's binding, and whose controllers create evicted pods
 // again. Pods with one of the names named have the scheduler's name in their template.
-func newMutatedCluster(objects []runtime.Object, named ...string) (*fake.Clientset, *Options, *[]string) {
+func newMutatedCluster(objects []runtime.Object, named ...string) (*fake.Clientset, *Options, *lines) {
 	client, o, said := newCluster(append(objects,
 		&admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: nameOf}})...)
 	o.Drain, o.PolicyBinding = true, nameOf

@@ -74,17 +74,16 @@ func TestAKubeletsIdentityDoesAllThatAFailedDeviceNeeds(t *testing.T) {
 	load := func(context.Context) ([]pluginload.Loaded[device.Device], []error) {
 		return []pluginload.Loaded[device.Device]{{Name: "gpus", Plugin: n}}, nil
 	}
-	files := plugins.NewFiles("node-1", load, plugins.DefaultTiming(), func(string, string, time.Duration, error) {})
+	files := plugins.NewFiles("node-1", load, plugins.DefaultTiming(), nil)
 	manager := plugins.New("node-1", files)
 	registry := pods.NewRegistry(time.Second)
 	registry.Follow(noDevices{})
-	tracker := devicehealth.NewTracker(manager, holdsFirst{pod, gpus[0]}, func(string, string) {})
+	tracker := devicehealth.NewTracker(manager, holdsFirst{pod, gpus[0]}, events(nil))
 	warnings := make(chan string, 100)
 	keeper := devicehealth.NewKeeper(devicehealth.Options{
 		Tracker: tracker, Grants: holdsFirst{pod, gpus[0]}, Pods: registry,
 		Default: devicehealth.Rule{Policy: devicehealth.Evict},
-		Warn:    func(_ *corev1.ObjectReference, reason, message string) { warnings <- reason + ": " + message },
-		Observe: func(devicehealth.Outcome) {},
+		Events:  events(warnings), Metrics: uncounted{},
 	}, kubelet)
 	advertiser := advertise.New("node-1", manager, advertise.Options{Health: tracker})
 	var running sync.WaitGroup
@@ -130,8 +129,7 @@ func TestAKubeletsIdentityDoesAllThatAFailedDeviceNeeds(t *testing.T) {
 	restarted := devicehealth.NewKeeper(devicehealth.Options{
 		Tracker: tracker, Grants: holdsFirst{pod, gpus[0]}, Pods: registry,
 		Default: devicehealth.Rule{Policy: devicehealth.Evict},
-		Warn:    func(_ *corev1.ObjectReference, reason, message string) { warnings <- reason + ": " + message },
-		Observe: func(devicehealth.Outcome) {},
+		Events:  events(warnings), Metrics: uncounted{},
 	}, kubelet)
 	running.Go(func() { restarted.Run(ctx) })
 	warned(t, warnings, "DeviceFailureEvicted: ")
@@ -209,3 +207,20 @@ type noDevices struct{}
 
 // ExtendedResources implements pods.Plugins.
 func (noDevices) ExtendedResources() (names []types.ResourceName, complete bool) { return nil, true }
+
+// events are the warnings on pods. The events on nodes are dropped.
+type events chan<- string
+
+// Warn implements devicehealth.Events.
+func (e events) Warn(_ *corev1.ObjectReference, reason, message string) { e <- reason + ": " + message }
+
+// AnnounceHealth implements devicehealth.NodeEvents.
+func (events) AnnounceHealth(string, string) {}
+
+// AnnounceTaints implements devicehealth.NodeEvents.
+func (events) AnnounceTaints(string, string) {}
+
+// uncounted implements devicehealth.Metrics.
+type uncounted struct{}
+
+func (uncounted) ObserveEviction(devicehealth.Outcome) {}

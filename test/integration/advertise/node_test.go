@@ -101,15 +101,9 @@ func publish(t *testing.T, name string, client kubernetes.Interface, gpus []gpu.
 	load := func(context.Context) ([]pluginload.Loaded[device.Device], []error) {
 		return []pluginload.Loaded[device.Device]{{Name: "gpus", Plugin: n}}, nil
 	}
-	files := plugins.NewFiles(name, load, plugins.DefaultTiming(), func(string, string, time.Duration, error) {})
+	files := plugins.NewFiles(name, load, plugins.DefaultTiming(), nil)
 	manager := plugins.New(name, files)
-	advertiser := advertise.New(name, manager, advertise.Options{Observe: func(err error) {
-		if err == nil {
-			n.patches.Add(1)
-		} else {
-			n.failed.Add(1)
-		}
-	}})
+	advertiser := advertise.New(name, manager, advertise.Options{Metrics: n})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { files.Run(ctx) })
@@ -189,3 +183,15 @@ func (n *node) until(what string, holds func() error) time.Duration {
 	}
 	return time.Since(start)
 }
+
+// ObservePatch implements advertise.Metrics.
+func (n *node) ObservePatch(err error) {
+	if err == nil {
+		n.patches.Add(1)
+	} else {
+		n.failed.Add(1)
+	}
+}
+
+// ShowOmitted implements advertise.Metrics.
+func (n *node) ShowOmitted([]string) {}

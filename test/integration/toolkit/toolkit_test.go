@@ -268,15 +268,20 @@ func (nodeFiles) Number(path string) (firewall.DeviceNumber, error) {
 
 func (nodeFiles) Glob(string) []string { return nil }
 
+func (nodeFiles) Exists(string) bool { return false }
+
+// servesNothing is a kubelet that allocates nothing itself.
+type servesNothing struct{}
+
+// KubeletServes implements firewall.Kubelet.
+func (servesNothing) KubeletServes(context.Context, func(types.ResourceName) bool) bool { return false }
+
 // protect returns the environment that the OCI runtime gets of a container which the firewall has
 // changed, or whether it refuses the container.
 func protect(t *testing.T, c container, by frontend) (env []string, refused bool) {
 	t.Helper()
 	wall := firewall.New(firewall.Options{
-		Plugins:       noPlugins{},
-		KubeletServes: func(context.Context, func(types.ResourceName) bool) bool { return false },
-		Exists:        func(string) bool { return false },
-		Files:         nodeFiles{},
+		Plugins: noPlugins{}, Kubelet: servesNothing{}, Files: nodeFiles{},
 	})
 	guard, err := wall.Guard(t.Context(), map[types.ResourceName]bool{"nvidia.com/gpu": true})
 	if err != nil {
