@@ -17,6 +17,8 @@
 // byte, with its owner and mode; if somebody else has changed it meanwhile, only the endpoint in it
 // does.
 //
+// What the four do differs by how kubecri is installed: see installation.
+//
 // The machine is seen through [Host], so tests have one of their own.
 package enrolment
 
@@ -73,14 +75,6 @@ const (
 	socketUnit  = "kubecri.socket"
 	serviceUnit = "kubecri.service"
 )
-
-// units returns the units that a mode needs.
-func (m Mode) units() []string {
-	if m == ModeNRI {
-		return []string{serviceUnit}
-	}
-	return []string{socketUnit, serviceUnit}
-}
 
 // Options configure an Enrolment. All fields are required, unless they say otherwise.
 type Options struct {

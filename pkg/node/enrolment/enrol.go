@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 
+	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -101,12 +103,8 @@ func refused(node string, err error) *Report {
 // preflight finds the facts and returns the plan, or nil if it is refused.
 func (e *Enrolment) preflight(ctx context.Context, report *Report) *journal {
 	s, facts := e.look(ctx)
-	switch {
-	case s == nil:
-	case e.options.NRI != nil:
-		report.Node, facts = s.kubelet.Node, e.nriFacts(ctx, s)
-	default:
-		report.Node, facts = s.kubelet.Node, e.facts(ctx, s)
+	if s != nil {
+		report.Node, facts = s.kubelet.Node, e.intended().facts(ctx, s)
 	}
 	report.Facts = facts
 	if blocking := slices.DeleteFunc(slices.Clone(facts), func(f Fact) bool { return f.Risk != Blocks }); len(
@@ -131,24 +129,9 @@ func (e *Enrolment) forward(ctx context.Context, j *journal, client kubernetes.I
 	if err := e.labelGroup(ctx, j, client); err != nil {
 		return err
 	}
-	if j.NRI {
-		if err := e.run(ctx, e.there(j), j, client); err != nil {
+	if e.recorded(j).disturbs() {
+		if err := e.cordoned(ctx, j, client); err != nil {
 			return err
-		}
-		j.Phase = enrolled
-		return e.save(j)
-	}
-	if err := e.cordon(ctx, j, client); err != nil {
-		return err
-	}
-	if !j.Repair {
-		// A pod may have come since the facts were found.
-		s, facts := e.look(ctx)
-		if s == nil {
-			return errors.New(facts[0].Finding)
-		}
-		if found := e.holdersFact(s); found.Risk == Blocks {
-			return fmt.Errorf("%s: %s", found.Finding, found.Advice)
 		}
 	}
 	if err := e.run(ctx, e.there(j), j, client); err != nil {
@@ -161,12 +144,30 @@ func (e *Enrolment) forward(ctx context.Context, j *journal, client kubernetes.I
 	return e.save(j)
 }
 
+// cordoned cordons the node for an enrolment, which the pods that it then has must not forbid.
+func (e *Enrolment) cordoned(ctx context.Context, j *journal, client kubernetes.Interface) error {
+	if err := e.cordon(ctx, j, client); err != nil {
+		return err
+	}
+	if !j.Repair {
+		// A pod may have come since the facts were found.
+		s, facts := e.look(ctx)
+		if s == nil {
+			return errors.New(facts[0].Finding)
+		}
+		if found := e.intended().holdersFact(s); found.Risk == Blocks {
+			return fmt.Errorf("%s: %s", found.Finding, found.Advice)
+		}
+	}
+	return nil
+}
+
 // undoRepair goes back to the endpoint that somebody had put back. kubecri stays: pods may hold its
 // devices. A kubelet whose files the repair had not changed yet is not restarted, as that may fail
 // pods.
 func (e *Enrolment) undoRepair(ctx context.Context, j *journal, client kubernetes.Interface) error {
 	if !j.Unwritten {
-		if err := e.switchKubeletBack(ctx, j, client); err != nil {
+		if err := e.cri().switchKubeletBack(ctx, j, client); err != nil {
 			return err
 		}
 	}
@@ -177,22 +178,32 @@ func (e *Enrolment) undoRepair(ctx context.Context, j *journal, client kubernete
 	return e.save(j)
 }
 
-// refresh returns the changes of those files of the kubelet that do not say the endpoint, because
-// they are not written yet or because somebody has taken it out since. The journal then has these
-// files as they are now.
-func (e *Enrolment) refresh(j *journal) (stale []change, err error) {
-	for i, change := range j.Kubelet {
-		now, err := e.endpointAt(source{change.Path, change.Format})
-		if err != nil {
-			return nil, err
-		}
-		if sameEndpoint(now, j.Endpoint) {
-			continue
-		}
-		if j.Kubelet[i], err = e.redirect(source{change.Path, change.Format}, j.Endpoint); err != nil {
-			return nil, err
-		}
-		stale = append(stale, j.Kubelet[i])
+// look reads the surroundings. Facts say why it cannot; then nothing else is known.
+func (e *Enrolment) look(ctx context.Context) (*surroundings, []Fact) {
+	kubelet, unknown := e.intended().kubelet(ctx)
+	if unknown != nil {
+		return nil, []Fact{*unknown}
 	}
-	return stale, nil
+	s := &surroundings{kubelet: kubelet}
+	var err error
+	if s.client, err = e.options.APIServers.Connect(s.kubelet.Kubeconfig); err != nil {
+		return nil, []Fact{e.kubeconfigFact(s.kubelet.Kubeconfig, err)}
+	}
+	if s.pods, err = podsOn(ctx, s.client, s.kubelet.Node); err != nil {
+		return nil, []Fact{unreadable("pods", err)}
+	}
+	s.devices, err = kubeletstate.Read(e.options.Host.path(e.options.CheckpointPath))
+	if err != nil {
+		return nil, []Fact{unreadable("devices", err)}
+	}
+	return s, nil
+}
+
+// kubeconfigFact is about a kubeconfig with which no client can be made.
+func (e *Enrolment) kubeconfigFact(kubeconfig string, err error) Fact {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return fact("kubeconfig", "%s cannot be used: %v", kubeconfig, err).
+			blocks("correct it: it must be the kubelet's")
+	}
+	return fact("kubeconfig", "%s does not exist on this node", kubeconfig).blocks(e.intended().kubeconfigAdvice())
 }

@@ -5,9 +5,7 @@ package enrolment
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,7 +19,6 @@ import (
 	nodeutil "k8s.io/component-helpers/node/util"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/documents"
 	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -34,40 +31,10 @@ type surroundings struct {
 	devices kubeletstate.State
 }
 
-// look reads the surroundings. Facts say why it cannot; then nothing else is known.
-func (e *Enrolment) look(ctx context.Context) (*surroundings, []Fact) {
-	s := &surroundings{}
-	var err error
-	if n := e.options.NRI; n != nil {
-		s.kubelet = Kubelet{Node: n.Node, Kubeconfig: n.Kubeconfig, Endpoint: n.Runtime}
-	} else if s.kubelet, err = e.findKubelet(ctx); err != nil {
-		return nil, []Fact{fact("kubelet", "%v", err).blocks("the kubelet must be one that can be pointed at kubecri")}
-	}
-	if s.client, err = e.options.APIServers.Connect(s.kubelet.Kubeconfig); err != nil {
-		return nil, []Fact{e.kubeconfigFact(s.kubelet.Kubeconfig, err)}
-	}
-	if s.pods, err = podsOn(ctx, s.client, s.kubelet.Node); err != nil {
-		return nil, []Fact{unreadable("pods", err)}
-	}
-	s.devices, err = kubeletstate.Read(e.options.Host.path(e.options.CheckpointPath))
-	if err != nil {
-		return nil, []Fact{unreadable("devices", err)}
-	}
-	return s, nil
-}
-
-// kubeconfigFact is about a kubeconfig with which no client can be made.
-func (e *Enrolment) kubeconfigFact(kubeconfig string, err error) Fact {
-	if !errors.Is(err, fs.ErrNotExist) {
-		return fact("kubeconfig", "%s cannot be used: %v", kubeconfig, err).
-			blocks("correct it: it must be the kubelet's")
-	}
-	found := fact("kubeconfig", "%s does not exist on this node", kubeconfig)
-	if e.options.NRI == nil {
-		return found.blocks("correct --kubeconfig of the kubelet, which names it")
-	}
-	return found.blocks("name the kubelet's as kubeconfig in kubecri's configuration, which the chart has in the " +
-		"value node.kubeconfig: the kubelet's process has it as --kubeconfig")
+// unusableKubelet is about a kubelet of which is not known how it was started.
+func unusableKubelet(err error) *Fact {
+	found := fact("kubelet", "%v", err).blocks("the kubelet must be one that can be pointed at kubecri")
+	return &found
 }
 
 // podsOn returns the pods of a node, also those that have ended.
@@ -83,16 +50,6 @@ func podsOn(ctx context.Context, client kubernetes.Interface, node string) ([]co
 
 func over(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
-// facts returns the facts about the surroundings.
-func (e *Enrolment) facts(ctx context.Context, s *surroundings) []Fact {
-	facts := []Fact{e.nodeFact(ctx, s), e.endpointFact(s), e.runtimeFact(ctx, s), e.cdiFact(ctx, s)}
-	facts = append(facts, e.runtimeNRIFacts(ctx, s)...)
-	facts = append(facts, e.clockFact(ctx, s), e.programFact(ctx))
-	facts = append(facts, e.pluginFacts(ctx, s)...)
-	facts = append(facts, e.managerFacts(ctx, s)...)
-	return append(facts, e.holdersFact(s), e.schedulerFact(ctx), e.policiesFact(ctx), e.diskFact())
 }
 
 // nodeFact is about the node itself.
@@ -114,42 +71,6 @@ func (e *Enrolment) nodeFact(ctx context.Context, s *surroundings) Fact {
 func readyCondition(node *corev1.Node) *corev1.NodeCondition {
 	_, ready := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
 	return ready
-}
-
-// endpointFact is about where the kubelet's endpoint is configured.
-func (e *Enrolment) endpointFact(s *surroundings) Fact {
-	var paths []string
-	for _, source := range s.kubelet.sources {
-		paths = append(paths, source.path)
-	}
-	found := fact("endpoint", "%s; configured in %s", s.kubelet.Endpoint, strings.Join(paths, ", "))
-	if e.options.Mode == ModeNRI {
-		found = fact("endpoint", "%s; it stays", s.kubelet.Endpoint)
-	}
-	switch {
-	case sameEndpoint(s.kubelet.Endpoint, e.options.Endpoint):
-		return found.blocks("the kubelet calls kubecri already; somebody set that up by hand, and takes it away by " +
-			"hand (" + documents.URL + "install.md)")
-	case e.options.Upstream != "" && !sameEndpoint(e.options.Upstream, s.kubelet.Endpoint):
-		return found.blocks(fmt.Sprintf("%s says criUpstream: %s, which must be the endpoint that the kubelet calls "+
-			"now", e.options.ConfigFile, e.options.Upstream))
-	}
-	return found
-}
-
-// runtimeFact is about the container runtime.
-func (e *Enrolment) runtimeFact(ctx context.Context, s *surroundings) Fact {
-	version, err := e.options.Runtimes.Version(ctx, s.kubelet.Endpoint)
-	if err != nil {
-		return unreadable("runtime", fmt.Errorf("%s: %w", s.kubelet.Endpoint, err))
-	}
-	found := fact("runtime", "%s", version)
-	if e.options.Mode == ModeCRI && strings.HasPrefix(version, "cri-o") &&
-		!strings.HasSuffix(e.options.Endpoint, "/crio/crio.sock") {
-		return found.blocks("in front of CRI-O, kubecri's endpoint must end in run/crio/crio.sock: the kubelet " +
-			"chooses by it how to read statistics; set containerRuntimeEndpoint in " + e.options.ConfigFile)
-	}
-	return found
 }
 
 // cdiFact is about CDI devices, which some device plugins give.
@@ -263,29 +184,22 @@ func registersWithKubelet(volume corev1.Volume) bool {
 	return volume.HostPath != nil && filepath.Clean(volume.HostPath.Path) == kubeletDirectory
 }
 
-// holdersFact is about the pods that hold devices of the kubelet. A kubelet that starts fails a pod
-// with such a device in a container that does not run. One that runs along can be waited for; an
-// init container that has ended never runs again.
-func (e *Enrolment) holdersFact(s *surroundings) Fact {
+// keepDevices says what becomes of pods that hold devices of the kubelet.
+const keepDevices = "they keep them, also when the devices' plugin moves to kubecri"
+
+// holdersNotice is about the pods that hold devices of the kubelet. keep says what becomes of them,
+// and advice what to do where there are plugin files for the same devices.
+func (e *Enrolment) holdersNotice(s *surroundings, keep, advice string) Fact {
 	holders := s.holders()
 	if len(holders) == 0 {
 		return fact("holders", "no pod holds a device of the kubelet")
 	}
-	if initial := s.initialHolders(); len(initial) > 0 && e.options.Mode == ModeCRI {
-		return fact("holders", "devices of the kubelet are held by init containers: %s", strings.Join(initial, ", ")).
-			blocks("the kubelet fails these pods when it restarts: drain them, or enrol when they have ended")
-	}
 	found := fact("holders", "devices of the kubelet are held by %s", strings.Join(holders, ", "))
 	if files, err := e.pluginFiles(); (err != nil || len(files) > 0) && !e.options.OtherDevices {
-		return found.blocks("a plugin file for the same devices does not know these pods, and others would be " +
-			"given what they hold: take the files out of " + e.options.PluginDir + " until these pods are gone, or " +
-			"say with --plugins-for-other-devices that theirs are others")
+		return found.blocks("a plugin file for the same devices does not know these pods, and others would be given " +
+			"what they hold: " + advice)
 	}
-	const keep = "they keep them, also when the devices' plugin moves to kubecri"
-	if e.options.Mode == ModeNRI {
-		return found.notice(keep)
-	}
-	return found.notice(keep + "; the kubelet is restarted when all of their containers run")
+	return found.notice(keep)
 }
 
 // initialHolders returns the init containers, sidecars apart, that hold devices of the kubelet, or

@@ -29,7 +29,9 @@ type Kubelet struct {
 	Endpoint string
 
 	unit    string
-	sources []source
+	process map[string]string // the properties of its unit
+	flags   map[string]string // of its process
+	sources []source          // that say the endpoint
 }
 
 // source is a file that says which endpoint the kubelet calls, or is to say it.
@@ -68,6 +70,7 @@ func (e *Enrolment) findKubelet(ctx context.Context) (Kubelet, error) {
 	k := Kubelet{
 		HostnameOverride: flags["hostname-override"], Kubeconfig: flags["kubeconfig"],
 		RootDir: cmp.Or(flags["root-dir"], "/var/lib/kubelet"), unit: e.options.KubeletUnit,
+		process: unit, flags: flags,
 	}
 	if k.Kubeconfig == "" {
 		return Kubelet{}, errors.New("the kubelet has no --kubeconfig: on a node without an API server nothing " +
@@ -76,10 +79,7 @@ func (e *Enrolment) findKubelet(ctx context.Context) (Kubelet, error) {
 	if k.Node, err = nodeutil.GetHostname(k.HostnameOverride); err != nil {
 		return Kubelet{}, err
 	}
-	if err := e.findEndpoint(&k, unit, flags); err != nil {
-		return Kubelet{}, err
-	}
-	return k, nil
+	return k, e.findConfigured(&k)
 }
 
 // kubeletFlags returns the flags of the process of the kubelet's unit.
@@ -91,10 +91,10 @@ func (e *Enrolment) kubeletFlags(unit map[string]string) (map[string]string, err
 	return flagsOf(strings.Split(strings.TrimRight(string(raw), "\x00"), "\x00")), nil
 }
 
-// findEndpoint finds the endpoint that the kubelet calls, and all files that say one.
-func (e *Enrolment) findEndpoint(k *Kubelet, unit, flags map[string]string) error {
-	k.Endpoint = defaultUpstream
-	paths, err := e.configFiles(flags)
+// findConfigured finds the endpoint that the kubelet calls, and the configuration files that say
+// one.
+func (e *Enrolment) findConfigured(k *Kubelet) error {
+	paths, err := e.configFiles(k.flags)
 	if err != nil {
 		return err
 	}
@@ -109,26 +109,27 @@ func (e *Enrolment) findEndpoint(k *Kubelet, unit, flags map[string]string) erro
 			k.sources = append(k.sources, configured)
 		}
 	}
-	if e.options.Mode == ModeNRI { // nothing of it is changed
-		k.Endpoint = cmp.Or(flags[endpointFlag], k.Endpoint)
-		return nil
-	}
-	started, err := e.flagSources(unit)
+	k.Endpoint = cmp.Or(k.flags[endpointFlag], k.Endpoint, defaultUpstream)
+	return nil
+}
+
+// findSources adds the files that must say an endpoint for the kubelet to call another, besides the
+// configuration files that say one.
+func (e *Enrolment) findSources(k *Kubelet) error {
+	started, err := e.flagSources(k.process)
 	if err != nil {
 		return err
 	}
 	k.sources = append(k.sources, started...)
-	switch flag := flags[endpointFlag]; {
+	switch flag := k.flags[endpointFlag]; {
 	case flag != "" && len(started) == 0:
 		return fmt.Errorf("the kubelet has --%s=%s, and none of the files of %s that may be changed says so: put it "+
 			"into the kubelet's configuration file as %s, and restart it", endpointFlag, flag, k.unit, endpointField)
-	case flag != "":
-		k.Endpoint = flag
-	case len(k.sources) == 0 && flags["config"] == "":
+	case len(k.sources) == 0 && k.flags["config"] == "":
 		return fmt.Errorf("nothing says which endpoint the kubelet calls, and it has no --config file that could: "+
 			"give it one (the kubelet's default is %s)", defaultUpstream)
 	case len(k.sources) == 0:
-		k.sources = append(k.sources, source{flags["config"], asField})
+		k.sources = append(k.sources, source{k.flags["config"], asField})
 	}
 	// The kubelet does not read this file: kubeadm lays it over the configuration that it writes.
 	if instance := filepath.Join(k.RootDir, "instance-config.yaml"); e.options.Host.exists(instance) {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -92,41 +91,7 @@ func (e *Enrolment) checkDevicePods(ctx context.Context, j *journal, client kube
 	return nil
 }
 
-// describeBack returns what each step of the way back does, for people.
-func (e *Enrolment) describeBack(j *journal, drain bool) []Step {
-	cordon := Step{Name: "cordon", Actions: []string{"cordon node " + j.Node + " until the end"}}
-	if drain {
-		cordon.Actions = append(cordon.Actions, "evict the device pods, and wait until they are gone")
-	}
-	label := Step{Name: "label", Actions: []string{"take the label " + Label + " from node " + j.Node}}
-	if j.Group != "" {
-		label.Actions = append(label.Actions, "take the label "+GroupLabel+" from it")
-	}
-	if j.NRI {
-		return []Step{cordon, {Name: "plugin", Actions: []string{"end kubecri", "take away what it published"}}, label}
-	}
-	var kubelet, services Step
-	kubelet.Name, services.Name = "kubelet", "services"
-	for _, change := range j.Kubelet {
-		kubelet.Actions = append(kubelet.Actions, "make "+change.Path+" what it was")
-	}
-	kubelet.Actions = append(kubelet.Actions, fmt.Sprintf("restart %s, and wait until node %s is ready", j.KubeletUnit,
-		j.Node))
-	if j.StartServices {
-		services.Actions = append(services.Actions,
-			"stop and disable "+strings.Join(j.mode().units(), " and "), "take away what kubecri published on the node")
-	}
-	for _, change := range j.Installed {
-		services.Actions = append(services.Actions, "remove "+change.Path)
-	}
-	if j.mode() == ModeNRI {
-		return []Step{cordon, services, label}
-	}
-	return []Step{cordon, kubelet, services, label}
-}
-
-// vacate makes the node one without device pods, to which none come. It waits until the kubelet can
-// be restarted, unless an enrolment is taken back that did not come to its end.
+// vacate makes the node one without device pods, to which none come, that can be left.
 func (e *Enrolment) vacate(ctx context.Context, j *journal, client kubernetes.Interface, drain bool) error {
 	if err := e.cordon(ctx, j, client); err != nil {
 		return err
@@ -137,10 +102,10 @@ func (e *Enrolment) vacate(ctx context.Context, j *journal, client kubernetes.In
 	} else {
 		err = e.checkDevicePods(ctx, j, client, drain) // one may have come meanwhile
 	}
-	if err != nil || j.Phase != enrolled || j.mode() == ModeNRI {
+	if err != nil {
 		return err
 	}
-	return e.awaitContainers(ctx, j, client)
+	return e.recorded(j).vacated(ctx, j, client)
 }
 
 // undo goes back to what was before, from wherever the enrolment has come to.

@@ -13,37 +13,6 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/documents"
 )
 
-// runtimeNRIFacts are about NRI: whether the runtime registers kubecri, and whether containers can
-// require it.
-func (e *Enrolment) runtimeNRIFacts(ctx context.Context, s *surroundings) []Fact {
-	socket := e.options.NRISocket
-	there := socket != "" && e.options.Host.exists(socket)
-	if e.options.Mode == ModeCRI {
-		switch {
-		case socket == "":
-			return []Fact{fact("NRI", "not used: nriSocket is empty")}
-		case !there:
-			return []Fact{fact("NRI", "off; kubecri does not need it")}
-		}
-		on := fact("NRI", "on; its plugins go on working next to kubecri, which registers there to be required")
-		return []Fact{on, e.validatorFact(ctx, s)}
-	}
-	if !there {
-		return []Fact{fact("NRI", "there is no %s", socket).blocks("switch NRI on in the runtime's configuration and " +
-			"restart it, or say in " + e.options.ConfigFile + " as nriSocket where it is; or use mode: cri")}
-	}
-	facts := []Fact{e.registrationFact(ctx, s, socket), e.validatorFact(ctx, s)}
-	if e.options.MetricsAddress == "" {
-		facts = append(facts, fact("health", "metricsBindAddress is empty").blocks("say in "+e.options.ConfigFile+
-			" where kubecri serves its health, by which enrol sees that it is registered"))
-	}
-	if unit, err := e.unit(ctx, socketUnit); err == nil && unit["LoadState"] == "loaded" {
-		facts = append(facts, fact("units", "%s is installed, which is for the kubelet", socketUnit).notice(
-			"nothing calls it in mode nri: systemctl mask --now "+socketUnit))
-	}
-	return facts
-}
-
 // registrationFact is about whether the runtime takes kubecri as a plugin. It was tried, unless the
 // runtime cannot send its list of containers.
 func (e *Enrolment) registrationFact(ctx context.Context, s *surroundings, socket string) Fact {
