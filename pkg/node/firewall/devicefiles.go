@@ -39,36 +39,46 @@ type DeviceFiles interface {
 	Exists(path string) bool
 }
 
-// deviceFiles returns the device files of the node that an annotation names.
-func deviceFiles(key, value string) []string {
+// namesFiles reports whether an annotation names device files of the node.
+func namesFiles(key string) bool {
 	domain, _, _ := strings.Cut(key, "/")
-	if !slices.Contains(criODevices, domain) {
-		return nil
-	}
-	var files []string
-	for _, device := range list(value) {
-		host, _, _ := strings.Cut(device, ":")
-		files = append(files, host)
-	}
-	return files
+	return slices.Contains(criODevices, domain)
 }
 
-// vendorOf returns the vendor one of whose devices the file may be, or "". What is not plainly
-// another device counts as one: a file has many names, and what the file is counts. So does each
-// file in a place where pods can replace it after it was read.
-func (g *Guard) vendorOf(file string) string {
-	if len(g.vendors) == 0 || slices.Contains(plainDevices, file) {
-		return ""
-	}
-	clean := filepath.Clean(file)
-	number, err := g.firewall.options.Files.Number(file)
-	for _, v := range g.vendors {
+// hostFile returns the file of the node in an element of such an annotation: host:container:access.
+func hostFile(device string) string {
+	host, _, _ := strings.Cut(device, ":")
+	return host
+}
+
+// fileOwners finds out whose devices files are, for one container. It reads the numbers of a
+// vendor's own device files once.
+type fileOwners struct {
+	guard   *Guard
+	numbers map[*vendor][]DeviceNumber
+}
+
+// of returns the vendor one of whose devices the file may be, or "". What is not plainly another
+// device counts as one: a file has many names, and what the file is counts. So does each file in a
+// place where pods can replace it after it was read, of which nothing is read: it may be on a file
+// system that does not answer.
+func (o *fileOwners) of(file string) string {
+	vendors, clean := o.guard.vendors, filepath.Clean(file)
+	for _, v := range vendors {
 		if v.isDevice(clean) {
 			return v.name
 		}
 	}
-	for _, v := range g.vendors {
-		if err != nil || !isRootsAlone(clean) || v.unlisted || v.hasNumber(g.firewall.options.Files, number) {
+	// With ".." the path depends on symbolic links, which pods can make.
+	if len(vendors) > 0 && (!isRootsAlone(clean) || slices.Contains(strings.Split(file, "/"), "..")) {
+		return vendors[0].name
+	}
+	if len(vendors) == 0 || slices.Contains(plainDevices, clean) {
+		return ""
+	}
+	number, err := o.guard.firewall.options.Files.Number(clean)
+	for _, v := range vendors {
+		if err != nil || v.unlisted || slices.ContainsFunc(o.numbersOf(v.vendor), number.isSameDriver) {
 			return v.name
 		}
 	}
@@ -91,16 +101,25 @@ func (v *vendor) isDevice(file string) bool {
 	})
 }
 
-// hasNumber reports whether one of the vendor's device files on the node is of the same driver.
-func (v *vendor) hasNumber(files DeviceFiles, number DeviceNumber) bool {
+// numbersOf returns the numbers of the vendor's device files on the node.
+func (o *fileOwners) numbersOf(v *vendor) []DeviceNumber {
+	if numbers, known := o.numbers[v]; known {
+		return numbers
+	}
+	var numbers []DeviceNumber
+	files := o.guard.firewall.options.Files
 	for _, pattern := range v.devices {
 		for _, file := range files.Glob(pattern) {
-			own, err := files.Number(file)
-			if err == nil && own.Block == number.Block && own.Major == number.Major &&
-				(own.Major != miscMajor || own.Minor == number.Minor) {
-				return true
+			if number, err := files.Number(file); err == nil {
+				numbers = append(numbers, number)
 			}
 		}
 	}
-	return false
+	o.numbers[v] = numbers
+	return numbers
+}
+
+// isSameDriver reports whether both files are of the same driver.
+func (n DeviceNumber) isSameDriver(other DeviceNumber) bool {
+	return n.Block == other.Block && n.Major == other.Major && (n.Major != miscMajor || n.Minor == other.Minor)
 }

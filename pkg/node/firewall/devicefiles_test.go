@@ -5,7 +5,9 @@ package firewall
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -84,6 +86,9 @@ func TestADeviceFileIsIdentifiedUnderEveryName(t *testing.T) {
 		{"a link in shared memory, now to another device", nvidia, "/dev/shm/link", true},
 		{"the same by a longer path", nvidia, "/dev/dri/../shm/link", true},
 		{"FUSE", nvidia, "/dev/fuse", false},
+		{"FUSE by a path that is written otherwise", nvidia, "/dev//./fuse", false},
+		{"what is FUSE only while a link in shared memory says so", nvidia, "/dev/shm/link/../fuse", true},
+		{"FUSE by a path that climbs", nvidia, "/dev/net/../fuse", true},
 		{"a camera", nvidia, "/dev/video0", false},
 		{"a disk whose number is a character device's", nvidia, "/dev/sda", false},
 		{"a device of a driver that shares its major number", ascend, "/dev/uinput", false},
@@ -100,6 +105,86 @@ func TestADeviceFileIsIdentifiedUnderEveryName(t *testing.T) {
 			if (len(refused) > 0) != test.want {
 				t.Errorf("%s, by %s: refused for %v, want %t", test.what, key, refused, test.want)
 			}
+		}
+	}
+}
+
+// readFiles counts what is read of the node's device files, by the path.
+type readFiles struct {
+	nodeFiles
+	reads map[string]int
+}
+
+func (f readFiles) Number(path string) (DeviceNumber, error) {
+	f.reads[path]++
+	return f.nodeFiles.Number(path)
+}
+
+func (f readFiles) Glob(pattern string) []string {
+	f.reads[pattern]++
+	return f.nodeFiles.Glob(pattern)
+}
+
+func TestAnAnnotationCausesFewReadsOfDeviceFiles(t *testing.T) {
+	const volume = "/var/lib/kubelet/pods/1/volumes/kubernetes.io~nfs/does-not-answer/file"
+	many := func(element string) string { return strings.Repeat(element+",", 20_000) }
+	var different []string
+	for i := range 20_000 {
+		different = append(different, fmt.Sprintf("/dev/x%d", i))
+	}
+	for what, test := range map[string]struct {
+		value string
+		want  bool // refused
+	}{
+		"a device that is no vendor's, often":          {many("/dev//null"), false},
+		"another device, often":                        {many("/dev/video0"), false},
+		"as many devices as it may name":               {strings.Join(different[:maxNames], ","), true},
+		"more than that":                               {strings.Join(different, ","), true},
+		"a file on a file system that does not answer": {volume, true},
+		"nothing":                                      {many(" "), false},
+	} {
+		for _, key := range []string{"devices.crio.io", "devices.crio.io/main"} {
+			n := node{own: []types.ResourceName{"nvidia.com/gpu", "amd.com/gpu"}}
+			guard := n.guard(t)
+			files := readFiles{nodeFiles{fakeFiles{}, n}, map[string]int{}}
+			guard.firewall.options.Files = files
+			refused := guard.Refused(Container{PodAnnotations: map[string]string{key: test.value}})
+			if (len(refused) > 0) != test.want {
+				t.Errorf("%s: refused %t, want %t", what, !test.want, test.want)
+			}
+			sum := 0
+			for path, times := range files.reads {
+				sum += times
+				if strings.HasPrefix(path, "/var") {
+					t.Errorf("%s: %s was read", what, path)
+				}
+			}
+			// Both vendors' files are read once, and each name that is left.
+			if limit := maxNames + 2*len(numbers); sum > limit {
+				t.Errorf("%s: %d reads, want at most %d", what, sum, limit)
+			}
+		}
+	}
+}
+
+func TestAnAnnotationThatNamesTooManyDevicesIsRefused(t *testing.T) {
+	guard := node{own: []types.ResourceName{"nvidia.com/gpu"}}.guard(t)
+	var names []string
+	for i := range maxNames + 1 {
+		names = append(names, fmt.Sprintf("vendor.example/device=%d", i))
+	}
+	for _, test := range []struct {
+		names []string
+		want  bool
+	}{{names, true}, {names[:maxNames], false}} {
+		refused := guard.Refused(Container{
+			PodAnnotations: map[string]string{"cdi.k8s.io/x": strings.Join(test.names, ",")},
+		})
+		if (len(refused) > 0) != test.want {
+			t.Errorf("%d names: refused for %v, want %t", len(test.names), refused, test.want)
+		}
+		if test.want && !strings.Contains(refused[0].Text, "more than 64 devices") {
+			t.Errorf("it says %q", refused[0].Text)
 		}
 	}
 }

@@ -19,26 +19,39 @@ const ownName = "kubedevice.io"
 // domain.
 const cdiDomain = "cdi.k8s.io"
 
+// maxNames is how many devices an annotation may name. Each is compared with the node's devices
+// while the container runtime waits, which some give a second for.
+const maxNames = 64
+
 // Refused returns the attempts that a container is refused for, other than by variables.
 func (g *Guard) Refused(c Container) []Attempt {
 	var attempts []Attempt
 	add := func(vendor string, way Way, format string, args ...any) {
 		attempts = append(attempts, Attempt{vendor, way, fmt.Sprintf(format, args...)})
 	}
+	owners := fileOwners{g, map[*vendor][]DeviceNumber{}}
 	annotation := func(key, value, of string) {
 		const format = "the annotation %s (%s) of %s"
-		for _, name := range cdiNames(key, value) {
-			if kind, _, _ := strings.Cut(name, "="); kind == cdi.VariablesKind {
+		if !namesCDI(key) && !namesFiles(key) {
+			return
+		}
+		names := list(value)
+		if len(names) > maxNames && g.Active() {
+			add(ownName, ByAnnotation, "the annotation %s of %s, which names more than %d devices", key, of, maxNames)
+			return
+		}
+		for _, name := range names {
+			if namesFiles(key) {
+				file := hostFile(name)
+				if vendor := owners.of(file); vendor != "" {
+					add(vendor, ByAnnotation, format, key, file, of)
+				}
+			} else if kind, _, _ := strings.Cut(name, "="); kind == cdi.VariablesKind {
 				add(ownName, ByAnnotation, format, key, name, of)
 			}
 		}
-		for _, file := range deviceFiles(key, value) {
-			if vendor := g.vendorOf(file); vendor != "" {
-				add(vendor, ByAnnotation, format, key, file, of)
-			}
-		}
 		for _, v := range g.vendors {
-			if name := v.namedBy(key, value); name != "" {
+			if name := v.namedBy(names); namesCDI(key) && name != "" {
 				add(v.name, ByAnnotation, format, key, name, of)
 			}
 		}
@@ -63,7 +76,10 @@ func (g *Guard) Refused(c Container) []Attempt {
 			continue
 		}
 		for key, value := range c.Config.GetAnnotations() {
-			if name := v.namedBy(key, value); name != "" && !c.isGift(v.vendor, func(gift Gift) bool {
+			if !namesCDI(key) {
+				continue
+			}
+			if name := v.namedBy(list(value)); name != "" && !c.isGift(v.vendor, func(gift Gift) bool {
 				return gift.Annotations[key] == value
 			}) {
 				add(v.name, ByCDI, "the CDI device %s from the kubelet", name)
@@ -106,30 +122,29 @@ func (c Container) isPrepared(v *vendor, name string) bool {
 		c.isGift(v, func(gift Gift) bool { return slices.Contains(gift.CDIDevices, name) })
 }
 
-// cdiNames returns the CDI devices that an annotation names.
-func cdiNames(key, value string) []string {
+// namesCDI reports whether an annotation names CDI devices.
+func namesCDI(key string) bool {
 	domain, _, _ := strings.Cut(key, "/")
-	if domain != cdiDomain && !strings.HasSuffix(domain, "."+cdiDomain) {
-		return nil
-	}
-	return list(value)
+	return domain == cdiDomain || strings.HasSuffix(domain, "."+cdiDomain)
 }
 
-// list returns what stands between commas, without blanks. Empty elements are left out.
+// list returns what stands between commas, once, without blanks. Empty elements are left out.
 func list(value string) []string {
 	var all []string
+	seen := map[string]bool{}
 	for element := range strings.SplitSeq(value, ",") {
-		if element = strings.TrimSpace(element); element != "" {
+		if element = strings.TrimSpace(element); element != "" && !seen[element] {
+			seen[element] = true
 			all = append(all, element)
 		}
 	}
 	return all
 }
 
-// namedBy returns which CDI device of the vendor's an annotation names, or "". A name without a
-// kind is taken for a device of the vendor whose runtime reads it.
-func (v *vendor) namedBy(key, value string) string {
-	for _, name := range cdiNames(key, value) {
+// namedBy returns which of the CDI devices that an annotation names is the vendor's, or "". A name
+// without a kind is taken for a device of the vendor whose runtime reads it.
+func (v *vendor) namedBy(names []string) string {
+	for _, name := range names {
 		if hasKind(v.cdiKinds, name) || len(v.cdiKinds) > 0 && !strings.Contains(name, "=") {
 			return name
 		}
