@@ -111,10 +111,16 @@ type Front struct {
 	mu       sync.Mutex
 	draining bool
 	leave    context.CancelFunc             // ends what concerns one connection
-	deciding map[string]time.Time           // since when, by the container's ID
+	deciding map[string]decision            // by the pod's UID and the container's name
 	unsure   map[string]admission.Container // admitted with CDI devices and not yet created, by ID
 	// makingRoom is set while sandboxes of pods that have ended are removed.
 	makingRoom bool
+}
+
+// decision is one about a container that is not made yet.
+type decision struct {
+	id    string // the container's
+	since time.Time
 }
 
 var _ nri.Handler = (*Front)(nil)
@@ -123,7 +129,7 @@ var _ nri.Handler = (*Front)(nil)
 func New(ctx context.Context, options Options) *Front {
 	f := &Front{
 		options: options, sizes: newSizes(), leave: func() {},
-		deciding: map[string]time.Time{}, unsure: map[string]admission.Container{},
+		deciding: map[string]decision{}, unsure: map[string]admission.Container{},
 	}
 	f.ctx, f.stop = context.WithCancel(ctx)
 	return f
@@ -167,9 +173,9 @@ func (f *Front) run(do func()) {
 func (f *Front) Check() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for id, since := range f.deciding {
-		if took := time.Since(since); took > stuckLimit {
-			return fmt.Errorf("the decision about container %s has taken %v", id, took.Round(time.Second))
+	for _, d := range f.deciding {
+		if took := time.Since(d.since); took > stuckLimit {
+			return fmt.Errorf("the decision about container %s has taken %v", d.id, took.Round(time.Second))
 		}
 	}
 	return nil
@@ -252,13 +258,16 @@ func (f *Front) CreateContainer(
 		err      error
 	}
 	answered := make(chan answer, 1)
-	f.decide(c.GetId(), func() {
+	begun := f.decide(sandbox.GetUid()+"/"+c.GetName(), c.GetId(), func() {
 		// All waits of admission end with the context, but the disk may be slow.
 		ctx, cancel := context.WithTimeout(f.ctx, left/2)
 		defer cancel()
 		addition, err := f.options.Admission.Admit(ctx, container)
 		answered <- answer{addition, err}
 	})
+	if !begun {
+		return nil, refused(errLate)
+	}
 	last := time.NewTimer(left * 3 / 4)
 	defer last.Stop()
 	select {
@@ -303,17 +312,23 @@ func (f *Front) answer(
 // again.
 func refused(cause error) error { return status.Error(codes.Unavailable, "kubecri: "+cause.Error()) }
 
-// decide runs the decision about a container.
-func (f *Front) decide(id string, decision func()) {
+// decide runs the decision about a container, unless the one about its last try still runs, and
+// reports whether it does: the kubelet goes on trying when it was answered that kubecri is late, and
+// decisions that pile up would make kubecri late for every pod.
+func (f *Front) decide(name, id string, make func()) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.deciding[id] = time.Now()
+	if _, runs := f.deciding[name]; runs {
+		return false
+	}
+	f.deciding[name] = decision{id, time.Now()}
 	f.run(func() {
-		decision()
+		make()
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		delete(f.deciding, id)
+		delete(f.deciding, name)
 	})
+	return true
 }
 
 // expect remembers a container with CDI devices until the runtime has created it.

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,8 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/node/admission"
@@ -291,10 +294,39 @@ func TestTheRuntimeIsAnsweredInTimeWhenACallHangs(t *testing.T) {
 		t.Errorf("a container while kubecri ends: %v", err)
 	}
 	front.mu.Lock()
-	front.deciding["c"] = time.Now().Add(-2 * stuckLimit)
+	front.deciding["u/main"] = decision{"c", time.Now().Add(-2 * stuckLimit)}
 	front.mu.Unlock()
 	if err := front.Check(); err == nil || !strings.Contains(err.Error(), "container c") {
 		t.Errorf("a decision that hangs is healthy: %v", err)
+	}
+}
+
+func TestTriesOfAContainerDoNotPileUp(t *testing.T) {
+	h := hung{ending: make(chan struct{}), ended: &atomic.Bool{}}
+	front := New(t.Context(), Options{Admission: h})
+	defer front.Close()
+	defer close(h.ending)
+	try := func(uid, name, id string) {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err := front.CreateContainer(ctx, &api.PodSandbox{Uid: uid}, &api.Container{Id: id, Name: name})
+		if status.Code(err) != codes.Unavailable {
+			t.Errorf("container %s: %v, want that it is tried again", id, err)
+		}
+	}
+	try("u", "main", "1")
+	try("u", "main", "2")
+	try("u", "other", "3")
+	try("v", "main", "4")
+	front.mu.Lock()
+	defer front.mu.Unlock()
+	var ids []string
+	for _, d := range front.deciding {
+		ids = append(ids, d.id)
+	}
+	slices.Sort(ids)
+	if !slices.Equal(ids, []string{"1", "3", "4"}) {
+		t.Errorf("decisions about %q run, want one for each container of each pod", ids)
 	}
 }
 
