@@ -4,6 +4,7 @@
 package allocation
 
 import (
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -23,6 +24,18 @@ func (s *Set) Uncovered(r *request.Request) []request.Uncovered {
 		found = append(found, counting.Uncovered(container.Name, info.Requests, info.KubeRequests)...)
 	}
 	return found
+}
+
+// Counted returns how many whole devices a pod with an allocation holds, by the plain resource that
+// counts them. containers are the pod's, in the order of its spec.
+func (s *Set) Counted(allocated *types.PodInfo, containers []grouptree.Container) types.ResourceList {
+	sums := types.ResourceList{}
+	for name, quantity := range grouptree.Holdings(allocated, containers) {
+		if plain, ok := s.countedAs(name); ok {
+			sums[plain] += quantity
+		}
+	}
+	return sums
 }
 
 // countsDevices reports whether a plugin says that a name counts its devices. Names such as

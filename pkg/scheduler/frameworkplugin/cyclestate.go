@@ -16,6 +16,7 @@ import (
 // cycle is what the plugin keeps of one pod's scheduling cycle.
 type cycle struct {
 	request  *request.Request
+	limit    *countLimit        // nil for none
 	budget   *allocation.Budget // of the searches
 	verdicts verdict.Cycle
 	reasons  *reasonAggregator
@@ -41,7 +42,8 @@ const cycleKey fwk.StateKey = Name
 // all victims from the node, and evicts each for which Filter then fails, for any reason.
 func (c *cycle) Clone() fwk.StateData {
 	clone := &cycle{
-		request: c.request, budget: c.budget, verdicts: c.verdicts, reasons: c.reasons.simulation(), simulation: true,
+		request: c.request, limit: c.limit, budget: c.budget, verdicts: c.verdicts, reasons: c.reasons.simulation(),
+		simulation: true,
 	}
 	if c.evicting {
 		clone.skipped, clone.budget = c.budget.UsedUp(), c.budget.Simulation()

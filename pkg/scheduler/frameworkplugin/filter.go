@@ -21,7 +21,7 @@ import (
 // nodeInfo lists.
 func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeInfo fwk.NodeInfo) *fwk.Status {
 	c := p.cycleOf(state)
-	if c == nil || c.knownToFit(nodeInfo) {
+	if c == nil || c.limit == nil && c.knownToFit(nodeInfo) {
 		return nil
 	}
 	if c.skipped {
@@ -32,7 +32,7 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 	case err != nil:
 		return p.rejected(err)
 	case found.Fits:
-		return nil
+		return p.withinCount(ctx, c, pod, nodeInfo)
 	case found.NotSearched:
 		return p.notSearched(pod)
 	case found.TimedOut:
@@ -55,6 +55,25 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 		status.AppendReason(text)
 	}
 	return status
+}
+
+// withinCount refuses a node on which the pod would hold more than the limit of its cycle.
+func (p *Plugin) withinCount(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.NodeInfo) *fwk.Status {
+	if c.limit == nil {
+		return nil
+	}
+	node, err := p.nodes.State(ctx, nodeInfo, pod, false)
+	if err != nil {
+		return p.rejected(err)
+	}
+	allocated, err := p.schedulers.Allocate(ctx, node, c.request)
+	if err != nil {
+		return p.rejected(err)
+	}
+	if text := c.limit.exceeded(p.schedulers.Counted(allocated, c.request.Containers)); text != "" {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, text)
+	}
+	return nil
 }
 
 // verdict returns the verdict on the node, cached or computed. An error says that there is none.

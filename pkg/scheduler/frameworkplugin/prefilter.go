@@ -46,8 +46,13 @@ func (p *Plugin) PreFilter(
 	if refused := p.checkLimits(pod, request); refused != nil {
 		return nil, refused
 	}
+	limit, refused := p.countLimit(pod, request)
+	if refused != nil {
+		return nil, refused
+	}
 	c := &cycle{
 		request:  request,
+		limit:    limit,
 		budget:   p.beginCycle(request),
 		verdicts: p.verdicts.Begin(nodes, request, pod.Spec.Tolerations, !inGroup(pod)),
 		reasons:  newReasonAggregator(p.schedulers.Words(), nil),

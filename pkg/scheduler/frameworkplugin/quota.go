@@ -20,13 +20,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+	resourcehelper "k8s.io/component-helpers/resource"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/quota/v1/evaluator/core"
 	"k8s.io/utils/clock"
 
 	"github.com/kubedevice/kubedevice/pkg/cache"
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/request"
-	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // QuotaMode says which pods are refused that request whole devices beyond their limits. Quotas
@@ -169,16 +170,18 @@ func inScope(quota *v1.ResourceQuota, pod *v1.Pod) (bool, error) {
 	return len(matching) == len(scopes), err
 }
 
-// naming returns the first quota that names the plain resource, or nil.
-func naming(counting []*v1.ResourceQuota, plain sdk.ResourceName) *v1.ResourceQuota {
-	for _, quota := range counting {
-		for _, prefix := range []string{v1.DefaultResourceRequestsPrefix, "limits."} {
-			if _, ok := quota.Spec.Hard[v1.ResourceName(prefix+string(plain))]; ok {
-				return quota
-			}
-		}
+// countingQuotas returns the quotas that count the pod. Until they are known the pod is refused,
+// which has requested something that they may forbid.
+func (p *Plugin) countingQuotas(pod *v1.Pod, requested string) ([]*v1.ResourceQuota, *fwk.Status) {
+	counting, known, err := p.quotas.of(pod)
+	switch {
+	case err != nil:
+		return nil, fwk.AsStatus(fmt.Errorf("read the quotas of namespace %q: %w", pod.Namespace, err))
+	case !known:
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, requested+", and the scheduler does not know yet "+
+			"whether a quota counts it; if that lasts, give it the right to list resource quotas (deploy/rbac)")
 	}
-	return nil
+	return counting, nil
 }
 
 // checkLimits refuses a pod that requests whole devices in its annotation beyond the limits of the
@@ -194,13 +197,9 @@ func (p *Plugin) checkLimits(pod *v1.Pod, request *request.Request) *fwk.Status 
 		return refuse(uncovered[0].Text("the scheduler runs with --device-quota=everywhere"))
 	case QuotaWarn:
 	default:
-		counting, known, err := p.quotas.of(pod)
-		switch {
-		case err != nil:
-			return fwk.AsStatus(fmt.Errorf("read the quotas of namespace %q: %w", pod.Namespace, err))
-		case !known:
-			return refuse(uncovered[0].Text("and the scheduler does not know yet whether a quota counts it; " +
-				"if that lasts, give it the right to list resource quotas (deploy/rbac)"))
+		counting, refused := p.countingQuotas(pod, uncovered[0].Text("quotas may count it"))
+		if refused != nil {
+			return refused
 		}
 		for _, u := range uncovered {
 			if quota := naming(counting, u.Resource); quota != nil {
@@ -211,6 +210,25 @@ func (p *Plugin) checkLimits(pod *v1.Pod, request *request.Request) *fwk.Status 
 	}
 	p.warn(pod, uncovered[0])
 	return nil
+}
+
+// countLimit returns the limit for a pod, or nil if it cannot hold more than Kubernetes counts, or
+// if no quota does.
+func (p *Plugin) countLimit(pod *v1.Pod, request *request.Request) (*countLimit, *fwk.Status) {
+	isInit := func(c grouptree.Container) bool { return c.Kind == grouptree.Init }
+	if p.quotaMode == QuotaWarn || request.ByCountOnly() || !slices.ContainsFunc(request.Containers, isInit) {
+		return nil, nil
+	}
+	limit := &countLimit{counted: resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})}
+	if p.quotaMode == QuotaEverywhere {
+		return limit, nil
+	}
+	var refused *fwk.Status
+	limit.quotas, refused = p.countingQuotas(pod, "the pod requests certain devices for its init containers")
+	if len(limit.quotas) == 0 {
+		return nil, refused
+	}
+	return limit, nil
 }
 
 // warn writes the event, once for each pod.

@@ -88,6 +88,11 @@ func (p *Plugin) allocate(
 	if err != nil {
 		return choice{}, contended, err
 	}
+	if c.limit != nil {
+		if text := c.limit.exceeded(p.schedulers.Counted(info, c.request.Containers)); text != "" {
+			return choice{}, contended, errors.New(text)
+		}
+	}
 	holder := allocation.NewHolder(string(pod.UID), info, c.request.Containers)
 	if _, annotated := pod.Annotations[deviceinfo.Annotation]; !annotated && holder.Empty() {
 		return choice{}, false, nil
