@@ -27,15 +27,12 @@ var errNoSeals = errors.New("seals are not enforced on this node")
 
 // Replace takes the next generation of a pod's allocation, if the pod carries one. It must have a
 // seal of a higher generation than what was granted, may give other devices only to containers for
-// which this node has asked for some, and only healthy ones that nobody else holds. seen is the
-// highest generation that the scheduler has sealed for the pod, taken or not: an error says why it
-// was not. What containers hold that run is not changed here.
-func (a *Admission) Replace(
-	ctx context.Context, granted grants.Allocation,
-) (now grants.Allocation, seen int64, err error) {
+// which this node has asked for some, and only healthy ones that nobody else holds. What containers
+// hold that run is not changed here.
+func (a *Admission) Replace(ctx context.Context, granted grants.Allocation) grants.Answer {
 	spec, known := a.Pods.Get(granted.PodUID)
 	if !known {
-		return granted, granted.Generation, nil
+		return grants.Answer{State: grants.AnswerAbsent, Generation: granted.Generation, Allocation: granted}
 	}
 	return a.replace(ctx, granted, spec)
 }
@@ -48,68 +45,88 @@ func (a *Admission) takeAnswer(ctx context.Context, r *request, granted grants.A
 		return granted
 	}
 	spec.Seal, spec.Allocation = r.seal, r.annotations[deviceinfo.Annotation]
-	now, _, err := a.replace(ctx, granted, spec)
-	if err != nil {
+	answer := a.replace(ctx, granted, spec)
+	if answer.Reason != nil {
 		klog.FromContext(ctx).V(2).Info("A container keeps the devices that it was granted", logkey.Pod, r.ref(),
-			logkey.Container, r.container, logkey.Reason, err.Error())
+			logkey.Container, r.container, logkey.Reason, answer.Reason.Error())
 	}
-	return now
+	return answer.Allocation
 }
 
 // replace is Replace for a pod as it is known now.
-func (a *Admission) replace(
-	ctx context.Context, granted grants.Allocation, spec pods.Pod,
-) (now grants.Allocation, seen int64, err error) {
-	now, seen = granted, granted.Generation
+func (a *Admission) replace(ctx context.Context, granted grants.Allocation, spec pods.Pod) grants.Answer {
+	answer := grants.Answer{State: grants.AnswerAbsent, Generation: granted.Generation, Allocation: granted}
+	claimed, generation, err := a.verifyAnswer(granted, spec)
+	if err != nil {
+		answer.State, answer.Reason = grants.AnswerUnverified, err
+		return answer
+	}
+	if generation <= granted.Generation {
+		return answer
+	}
+	answer.State, answer.Generation = grants.AnswerTaken, generation
+	if answer.Allocation, err = a.take(ctx, granted, claimed, generation, spec); err != nil {
+		answer.State, answer.Allocation, answer.Reason = grants.AnswerRefused, granted, err
+	}
+	return answer
+}
+
+// verifyAnswer returns the allocation that the pod carries, and the generation that the scheduler
+// has sealed it with; generation 0 if it carries no seal.
+func (a *Admission) verifyAnswer(
+	granted grants.Allocation, spec pods.Pod,
+) (claimed *types.PodInfo, generation int64, err error) {
 	if spec.Seal == "" {
-		return now, seen, nil
+		return nil, 0, nil
 	}
 	if a.sealMode() != seal.Enforce {
-		return now, seen, errNoSeals
+		return nil, 0, errNoSeals
 	}
 	written, err := deviceinfo.DecodePod(spec.Allocation)
 	if err != nil {
-		return now, seen, err
+		return nil, 0, err
 	}
-	claimed, err := spec.BoundTo(a.NodeName).Allocation(written)
-	if err != nil {
-		return now, seen, err
+	if claimed, err = spec.BoundTo(a.NodeName).Allocation(written); err != nil {
+		return nil, 0, err
 	}
 	verifier, err := a.Seals.Verifier()
 	if err != nil {
-		return now, seen, err
+		return nil, 0, err
 	}
-	generation, err := verifier.Generation(spec.Seal, seal.Decision{
+	generation, err = verifier.Generation(spec.Seal, seal.Decision{
 		UID: apitypes.UID(granted.PodUID), Namespace: spec.Namespace, Name: spec.Name, Node: a.NodeName,
 		Allocation: seal.DigestOf(claimed),
 	})
-	if err != nil || generation <= granted.Generation {
-		return now, seen, err
-	}
-	seen = generation
+	return claimed, generation, err
+}
+
+// take grants what a verified answer gives.
+func (a *Admission) take(
+	ctx context.Context, granted grants.Allocation, claimed *types.PodInfo, generation int64, spec pods.Pod,
+) (grants.Allocation, error) {
 	replaced, err := a.replaced(ctx, granted, claimed, spec)
 	if err != nil {
-		return now, seen, fmt.Errorf("generation %d of the allocation of pod %q: %w", generation, granted.Pod(), err)
+		return granted, fmt.Errorf("generation %d of the allocation of pod %q: %w", generation, granted.Pod(), err)
 	}
 	failpoint.Reach(failpoint.Replacing)
 	for name := range replaced {
-		// What the kubelet's device plugins said is about the devices of before. Not afterwards:
-		// the program may end in between.
+		// What the kubelet's device plugins said is about the previous devices. Not afterwards: the
+		// program may end in between.
 		if _, err := a.Responses.Drop(granted.PodUID, name); err != nil {
-			return now, seen, err
+			return granted, err
 		}
 	}
 	inventory, _ := a.Devices.Inventory()
-	now, err = a.Grants.Replace(grants.Replacement{
+	now, err := a.Grants.Replace(grants.Replacement{
 		PodUID: granted.PodUID, Generation: generation, Containers: replaced,
 	}, inventory.Grantable)
 	if err != nil {
-		return granted, seen, err
+		return granted, err
 	}
 	failpoint.Reach(failpoint.Replaced)
 	klog.FromContext(ctx).Info("Containers of a pod are given other devices", logkey.Pod, granted.Pod(), logkey.PodUID,
 		granted.PodUID, logkey.Generation, generation, logkey.Containers, slices.Sorted(maps.Keys(replaced)))
-	return now, seen, nil
+	return now, nil
 }
 
 // replaced returns the containers to which the claimed allocation gives other devices than they

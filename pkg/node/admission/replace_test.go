@@ -70,7 +70,7 @@ func TestWhichAllocationTakesThePlaceOfTheOneThatWasGranted(t *testing.T) {
 		was   func(granted *grants.Allocation) // changes what was granted; it may be nil
 		taken int64                            // generation
 		seen  int64
-		says  string // the error, none if it is empty
+		says  string // the reason, none if it is empty
 	}{
 		"the one that was asked for": {now: func(t *testing.T, f *fixture) {
 			f.carries(t, uid, 1, devices{"main": {card1}}, generation(1))
@@ -184,11 +184,24 @@ func TestWhichAllocationTakesThePlaceOfTheOneThatWasGranted(t *testing.T) {
 			if test.was != nil {
 				test.was(&granted)
 			}
-			now, seen, err := f.Replace(t.Context(), granted)
-			if now.Generation != test.taken || seen != test.seen || (err != nil) != (test.says != "") ||
-				err != nil && !strings.Contains(err.Error(), test.says) {
-				t.Errorf("generation %d is taken and %d seen, error %v; want %d, %d, %q", now.Generation, seen, err,
-					test.taken, test.seen, test.says)
+			answer := f.Replace(t.Context(), granted)
+			err := answer.Reason
+			if answer.Allocation.Generation != test.taken || answer.Generation != test.seen ||
+				(err != nil) != (test.says != "") || err != nil && !strings.Contains(err.Error(), test.says) {
+				t.Errorf("generation %d is taken and %d seen, reason %v; want %d, %d, %q", answer.Allocation.Generation,
+					answer.Generation, err, test.taken, test.seen, test.says)
+			}
+			want := grants.AnswerAbsent
+			switch {
+			case test.taken > 0:
+				want = grants.AnswerTaken
+			case test.seen > 0:
+				want = grants.AnswerRefused
+			case test.says != "":
+				want = grants.AnswerUnverified
+			}
+			if answer.State != want {
+				t.Errorf("the answer is %s, want %s", answer.State, want)
 			}
 			after, _, _ := record.Granted(t.Context(), uid)
 			// What a kubelet device plugin answered is about the devices of before.
@@ -204,13 +217,13 @@ func TestWhichAllocationTakesThePlaceOfTheOneThatWasGranted(t *testing.T) {
 				return
 			}
 			// Its next container has what was taken.
-			want := "/dev/gpu1"
+			device := "/dev/gpu1"
 			if name == "the same devices of a later generation" {
-				want = "/dev/gpu0"
+				device = "/dev/gpu0"
 			}
 			config, err := f.create(t, uid, "main", "api", first)
-			if err != nil || len(config.GetDevices()) != 1 || config.GetDevices()[0].GetHostPath() != want {
-				t.Errorf("its next container has %v, error %v; want %s", config.GetDevices(), err, want)
+			if err != nil || len(config.GetDevices()) != 1 || config.GetDevices()[0].GetHostPath() != device {
+				t.Errorf("its next container has %v, error %v; want %s", config.GetDevices(), err, device)
 			}
 		})
 	}

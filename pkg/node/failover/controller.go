@@ -66,9 +66,8 @@ type Runtime interface {
 
 // Admission takes answers of the scheduler. *admission.Admission implements it.
 type Admission interface {
-	// Replace takes the next generation of a pod's allocation, if there is one. seen is the
-	// generation of the scheduler's answer, also of one that is refused with an error.
-	Replace(ctx context.Context, granted grants.Allocation) (now grants.Allocation, seen int64, err error)
+	// Replace takes the next generation of a pod's allocation, if there is one.
+	Replace(ctx context.Context, granted grants.Allocation) grants.Answer
 }
 
 // Events writes events on pods. It must not block.
@@ -217,20 +216,21 @@ func (c *Controller) take(ctx context.Context, granted *grants.Allocation) {
 		return
 	}
 	previous := *granted
-	now, seen, err := c.Admission.Replace(ctx, previous)
-	next := answer{basis: basis, seen: seen, reason: last.reason, next: time.Now().Add(retryInterval)}
-	switch {
-	case err != nil:
-		if text := err.Error(); text != last.reason {
+	result := c.Admission.Replace(ctx, previous)
+	next := answer{basis: basis, seen: result.Generation, reason: last.reason, next: time.Now().Add(retryInterval)}
+	switch result.State {
+	case grants.AnswerAbsent:
+	case grants.AnswerUnverified, grants.AnswerRefused:
+		if text := result.Reason.Error(); text != last.reason {
 			next.reason = text
 			c.Metrics.ObserveReplacement(false)
 			c.Events.Warn(refOf(&previous, pod), reasonRefused,
 				"cannot use the devices that the scheduler allocated: "+text)
 		}
-	case now.Generation > previous.Generation:
-		next.basis.number = now.Generation
+	case grants.AnswerTaken:
+		next.basis.number = result.Allocation.Generation
 		c.pending[granted.PodUID] = previous
-		*granted = now
+		*granted = result.Allocation
 	}
 	c.answers[granted.PodUID] = next
 }

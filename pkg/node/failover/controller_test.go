@@ -44,7 +44,7 @@ type machine struct {
 	mu         sync.Mutex
 	allocation grants.Allocation
 	containers []grants.RuntimeContainer
-	answer     func(grants.Allocation) (grants.Allocation, int64, error)
+	answer     func(grants.Allocation) grants.Answer
 	seal       string // of the pod
 	gone       bool   // the pod is gone
 	changed    chan struct{}
@@ -94,15 +94,15 @@ func (m *machine) start() *Controller {
 }
 
 // Replace implements Admission.
-func (m *machine) Replace(_ context.Context, granted grants.Allocation) (grants.Allocation, int64, error) {
+func (m *machine) Replace(_ context.Context, granted grants.Allocation) grants.Answer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now, seen, err := m.answer(granted)
-	if now.Generation != m.allocation.Generation {
-		m.allocation = now
+	answer := m.answer(granted)
+	if answer.State == grants.AnswerTaken {
+		m.allocation = answer.Allocation
 		m.wake()
 	}
-	return now, seen, err
+	return answer
 }
 
 // Warn implements Events.
@@ -134,22 +134,24 @@ func (m *machine) change(do func()) {
 
 // none returns no answer.
 func (m *machine) none() {
-	m.answer = func(a grants.Allocation) (grants.Allocation, int64, error) { return a, a.Generation, nil }
+	m.answer = func(a grants.Allocation) grants.Answer {
+		return grants.Answer{State: grants.AnswerAbsent, Generation: a.Generation, Allocation: a}
+	}
 }
 
 // answers makes the scheduler answer with a GPU.
 func (m *machine) answers(generation int64, gpu types.ResourceName) {
 	m.change(func() {
 		m.seal = fmt.Sprint(generation)
-		m.answer = func(a grants.Allocation) (grants.Allocation, int64, error) {
+		m.answer = func(a grants.Allocation) grants.Answer {
 			if a.Generation >= generation {
-				return a, a.Generation, nil
+				return grants.Answer{State: grants.AnswerAbsent, Generation: a.Generation, Allocation: a}
 			}
 			next := a
 			next.Generation, next.Asked = generation, nil
 			next.Leaving = map[string]types.ContainerInfo{"main": holding(gpu0)}
 			next.PodInfo = &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"main": holding(gpu)}}
-			return next, generation, nil
+			return grants.Answer{State: grants.AnswerTaken, Generation: generation, Allocation: next}
 		}
 	})
 	synctest.Wait()
@@ -333,8 +335,11 @@ func TestReportsARefusedAnswerOnceAndRequestsAgain(t *testing.T) {
 	run(t, func(m *machine, c *Controller) {
 		m.change(func() {
 			m.seal = "3"
-			m.answer = func(a grants.Allocation) (grants.Allocation, int64, error) {
-				return a, 3, errors.New("the device is unhealthy, too")
+			m.answer = func(a grants.Allocation) grants.Answer {
+				return grants.Answer{
+					State: grants.AnswerRefused, Generation: 3, Allocation: a,
+					Reason: errors.New("the device is unhealthy, too"),
+				}
 			}
 		})
 		m.expect("it cannot be used", "taken=false", "pod DeviceReplacementRefused: cannot use the devices that "+

@@ -141,7 +141,7 @@ func TestAnAnnotationCausesFewReadsOfDeviceFiles(t *testing.T) {
 		"as many devices as it may name":               {strings.Join(different[:maxNames], ","), true},
 		"more than that":                               {strings.Join(different, ","), true},
 		"a file on a file system that does not answer": {volume, true},
-		"nothing":                                      {many(" "), false},
+		"nothing": {many(" "), false},
 	} {
 		for _, key := range []string{"devices.crio.io", "devices.crio.io/main"} {
 			n := node{own: []types.ResourceName{"nvidia.com/gpu", "amd.com/gpu"}}

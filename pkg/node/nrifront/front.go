@@ -312,9 +312,9 @@ func (f *Front) answer(
 // again.
 func refused(cause error) error { return status.Error(codes.Unavailable, "kubecri: "+cause.Error()) }
 
-// decide runs the decision about a container, unless the one about its last try still runs, and
-// reports whether it does: the kubelet goes on trying when it was answered that kubecri is late, and
-// decisions that pile up would make kubecri late for every pod.
+// decide runs the decision about a container, and reports true. While the decision about its last
+// try runs, it reports false: the kubelet goes on trying when it was answered that kubecri is late,
+// and decisions that pile up would make kubecri late for every pod.
 func (f *Front) decide(name, id string, make func()) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
