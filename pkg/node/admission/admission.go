@@ -80,6 +80,9 @@ type Grants interface {
 	Replace(replacement grants.Replacement, capacity grants.Capacity) (grants.Allocation, error)
 	// Carry returns what a container with devices carries in the runtime as grants.Annotation.
 	Carry(granted grants.Allocation, container string) (string, error)
+	// Confirms reports whether a container got the value of grants.Annotation from kubecri on this
+	// node. An error says that this is not known now.
+	Confirms(podUID, namespace, name, container, value string) (bool, error)
 }
 
 // Responses caches what device plugins answered to Allocate. *grants.ResponseCache does.

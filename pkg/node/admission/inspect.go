@@ -21,8 +21,14 @@ import (
 // allocation is the grants' business.
 func (a *Admission) Inspect(ctx context.Context, c Container) (reason string, err error) {
 	r := newRequest(c)
-	if !r.fromAPI || r.config.GetAnnotations()[grants.Annotation] != "" {
+	if !r.fromAPI {
 		return "", nil
+	}
+	if carried := r.config.GetAnnotations()[grants.Annotation]; carried != "" {
+		own, err := a.Grants.Confirms(r.uid, r.namespace, r.name, r.container, carried)
+		if err != nil || own {
+			return "", err
+		}
 	}
 	granted, ok, err := a.Grants.Granted(ctx, r.uid)
 	if err != nil {

@@ -5,6 +5,7 @@ package admission
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -23,11 +24,14 @@ func TestWhichContainersThatRunAreEnded(t *testing.T) {
 	serving.Namespace, serving.ServiceAccount = "default", "exporter"
 	account := plain
 	account.ServiceAccount = "somebody"
+	firstRelease := allocation(t, "pod-u", "node-1",
+		map[string][]types.ResourceName{"main": {card0}})[deviceinfo.Annotation]
 	for name, test := range map[string]struct {
 		source     string // api if it is empty
 		known      *pods.Pod
 		allocated  types.ResourceName
 		carried    string
+		signed     bool // what it carries, by this node
 		given      []types.ResourceName
 		givenErr   error
 		privileged bool
@@ -39,9 +43,18 @@ func TestWhichContainersThatRunAreEnded(t *testing.T) {
 			known: &requesting, allocated: card0, says: "the devices that it was allocated",
 		},
 		"the same of a pod that nobody knows": {allocated: card0, says: "the devices that it was allocated"},
-		"not one that has it":                 {known: &requesting, allocated: card0, carried: "signed"},
-		"one that requests a device":          {known: &requesting, says: "the devices that it requests"},
-		"not if the kubelet gave it":          {known: &requesting, given: []types.ResourceName{card0}},
+		"not one that has it":                 {known: &requesting, allocated: card0, signed: true},
+		"one that says so and does not": {
+			known: &requesting, allocated: card0, carried: "forged", says: "the devices that it was allocated",
+		},
+		"one that says so and was allocated nothing": {
+			known: &account, carried: "forged", envs: asking, says: "VISIBLE_CARDS=all",
+		},
+		"one that says so as the first release wrote it": {
+			known: &account, carried: firstRelease, envs: asking, says: "VISIBLE_CARDS=all",
+		},
+		"one that requests a device": {known: &requesting, says: "the devices that it requests"},
+		"not if the kubelet gave it": {known: &requesting, given: []types.ResourceName{card0}},
 		"not while that is not known": {
 			known: &requesting, givenErr: errors.New("unreadable"), unknown: true,
 		},
@@ -87,8 +100,12 @@ func TestWhichContainersThatRunAreEnded(t *testing.T) {
 			for key, value := range test.envs {
 				config.Envs = append(config.Envs, &runtimeapi.KeyValue{Key: key, Value: []byte(value)})
 			}
+			signed := f.signed(t)
 			if test.carried != "" {
 				config.Annotations = map[string]string{grants.Annotation: test.carried}
+			}
+			if test.signed {
+				config.Annotations = map[string]string{grants.Annotation: signed}
 			}
 			reason, err := f.Inspect(t.Context(), Container{
 				Pod:    Pod{UID: "u", Namespace: "default", Name: "pod-u", Annotations: annotations},
@@ -102,18 +119,35 @@ func TestWhichContainersThatRunAreEnded(t *testing.T) {
 	}
 }
 
+// signed returns what the container main of pod u carries where this node gave it the first card.
+func (f *fixture) signed(t *testing.T) string {
+	t.Helper()
+	if _, _, err := f.Grants.Granted(t.Context(), "u"); err != nil { // which reads the key
+		t.Fatal(err)
+	}
+	value, err := f.Grants.Carry(grants.Allocation{PodUID: "u", Namespace: "default", Name: "pod-u",
+		PodInfo: &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"main": given(card0)}}}, "main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
 // The kubelet calls a placeholder for one whose devices it has forgotten.
 func TestTheContainersOfAnAdoptedPodAreNotEndedUnlessTheyLackItsDevices(t *testing.T) {
 	f := fixtureWith(t, &visibleCards{})
 	f.pods["u"], f.live["u"] = requesting, true
 	f.adopt()
+	forged := maps.Clone(placeholderContainer().Annotations)
+	forged[grants.Annotation] = "forged"
 	for name, test := range map[string]struct {
 		annotations map[string]string
 		says        string // why it is ended; "" if it is not
 	}{
-		"one that the kubelet gave them":   {},
-		"one that lacks them":              {placeholderContainer().Annotations, "the devices that its pod holds"},
-		"one that kubecri gave them again": {annotations: map[string]string{grants.Annotation: "signed"}},
+		"one that the kubelet gave them":                {},
+		"one that lacks them":                           {placeholderContainer().Annotations, "the devices that its pod holds"},
+		"one that kubecri gave them again":              {annotations: map[string]string{grants.Annotation: f.signed(t)}},
+		"one that lacks them and says that it does not": {forged, "the devices that its pod holds"},
 	} {
 		reason, err := f.Inspect(t.Context(), Container{
 			Pod: Pod{

@@ -55,6 +55,9 @@ type Allocation struct {
 	Partial bool `json:"partial,omitempty"`
 	// Adopted says that the allocation is that of an [Origin].
 	Adopted bool `json:"adopted,omitempty"`
+	// Signed says that a release granted it that signs what containers carry. v0.1.0, which does
+	// not, drops the field from the file.
+	Signed bool `json:"signed,omitempty"`
 	// PodInfo is the allocation as the scheduler made it. It must not be changed.
 	PodInfo *types.PodInfo `json:"decision"`
 	// Generation is that of the allocation's seal, and 0 for one without.

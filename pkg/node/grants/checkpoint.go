@@ -247,7 +247,7 @@ func (c *Checkpoint) Grant(ctx context.Context, wanted Allocation, capacity Capa
 	if err := c.ensureComplete(ctx); err != nil {
 		return Allocation{}, err
 	}
-	wanted.Since = time.Now().UTC()
+	wanted.Since, wanted.Signed = time.Now().UTC(), true
 	granted, err := c.grant(&wanted, capacity)
 	limit := time.NewTimer(leavingLimit)
 	defer limit.Stop()

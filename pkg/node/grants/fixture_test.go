@@ -118,7 +118,7 @@ func recovered(g Allocation) Allocation {
 	}
 	pod := *g.PodInfo
 	pod.InitContainers, pod.RunningContainers = rename(pod.InitContainers), rename(pod.RunningContainers)
-	g.PodInfo, g.Partial, g.Since, g.InitOrder = &pod, true, created, nil
+	g.PodInfo, g.Partial, g.Signed, g.Since, g.InitOrder = &pod, true, true, created, nil
 	return g
 }
 

@@ -85,7 +85,7 @@ func (c *Checkpoint) inspect(
 			continue
 		}
 		found := &Allocation{
-			PodUID: uid, Namespace: pod.Namespace, Name: pod.Name, Partial: true,
+			PodUID: uid, Namespace: pod.Namespace, Name: pod.Name, Partial: true, Signed: true,
 			PodInfo: &types.PodInfo{Name: pod.Name, NodeName: c.key.node},
 		}
 		containers := slices.Clone(pod.Containers)
@@ -148,7 +148,7 @@ func (c *Checkpoint) examine(found, known *Allocation, container RuntimeContaine
 	part, init, err := c.key.verify(whose, container.Carried)
 	switch {
 	case err == nil:
-	case old || known != nil && container.Carried == unsigned(known):
+	case old || confirmsUnsigned(known, container.Name, container.Carried):
 		return "", nil
 	case errors.Is(err, errUnsigned):
 		return Unsigned, err
@@ -169,15 +169,6 @@ func (c *Checkpoint) examine(found, known *Allocation, container RuntimeContaine
 	}
 	(*list)[container.Name] = part
 	return "", nil
-}
-
-// unsigned returns what earlier releases let each container of a pod carry.
-func unsigned(a *Allocation) string {
-	value, err := deviceinfo.EncodePod(a.PodInfo)
-	if err != nil {
-		return ""
-	}
-	return value
 }
 
 func finding(uid string, pod RuntimeState, container RuntimeContainer, reason Reason, cause error) Finding {

@@ -148,7 +148,7 @@ func TestContainersThatAreOlderThanTheKeyAreNoAlarmWhileTheRecordHasTheirPod(t *
 		want    []string
 	}{
 		"made by an earlier release before the upgrade":  {carried: legacy, created: before},
-		"made by an earlier release after a downgrade":   {carried: legacy, created: after},
+		"as an earlier release had it, after that":       {legacy, after, []string{"pod-a/main unsigned"}},
 		"signed by a key that was lost":                  {carried: "v1.AAAA.{}", created: before},
 		"without any, before there was a key":            {created: before},
 		"restored without what kubecri added":            {created: after, want: []string{"pod-a/main missing"}},

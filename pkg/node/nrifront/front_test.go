@@ -196,6 +196,11 @@ func TestContainersThatWereStartedWhileKubecriWasAwayAreEndedBeforeOthersGetDevi
 	started(static, "static", "NVIDIA_VISIBLE_DEVICES=all")
 	started(f.pod("older", card0), "older-than-kubecri")
 	f.running[len(f.running)-1].CreatedAt = (installed - 1) * int64(time.Second)
+	started(f.pod("forged", card0), "with-a-forged-grant")
+	started(f.pod("plain", ""), "past-it-with-a-forged-grant", "NVIDIA_VISIBLE_DEVICES=all")
+	for _, c := range f.running[len(f.running)-2:] {
+		c.Annotations = map[string]string{grants.Annotation: "v1.AAAA.{}"}
+	}
 	f.running[0].CreatedAt = (installed + 1) * int64(time.Second)
 	stopping := make(chan error)
 	f.end = func(string) error { return <-stopping }
@@ -222,7 +227,8 @@ func TestContainersThatWereStartedWhileKubecriWasAwayAreEndedBeforeOthersGetDevi
 	for _, id := range f.ended {
 		ended[id] = true
 	}
-	want := map[string]bool{"without-its-device": true, "requests-a-device": true, "past-the-scheduler": true}
+	want := map[string]bool{"without-its-device": true, "requests-a-device": true, "past-the-scheduler": true,
+		"with-a-forged-grant": true, "past-it-with-a-forged-grant": true}
 	if diff := cmp.Diff(want, ended); diff != "" {
 		t.Errorf("ended (-want +got):\n%s", diff)
 	}
