@@ -116,6 +116,7 @@ type fixture struct {
 	live     map[string]bool // pods by UID
 	sandbox  []*api.PodSandbox
 	listings int              // of the sandboxes alone
+	unlisted []*api.Container // created after kubecri has read the list, before the runtime sends it
 	running  []*api.Container // when the runtime starts
 	ended    []string
 	warnings []string
@@ -198,7 +199,10 @@ func newFixture(t *testing.T) *fixture {
 		Source: f, Ender: ender(f.ending),
 		Events: f,
 	})
-	f.registration = nri.New(nri.Options{Socket: f.socket, Handler: f.front})
+	f.registration = nri.New(nri.Options{
+		Socket: f.socket, Handler: f.front,
+		Settings: validatorOff{},
+	})
 	var running sync.WaitGroup
 	running.Go(func() { files.Run(ctx) })
 	running.Go(func() { manager.Run(ctx) })
@@ -295,6 +299,7 @@ func (f *fixture) serve() {
 	served, err := adaptation.New("containerd", "2.4.2",
 		func(ctx context.Context, sync adaptation.SyncCB) error {
 			f.mu.Lock()
+			f.running, f.unlisted = append(f.running, f.unlisted...), nil
 			sandboxes, containers := slices.Clone(f.sandbox), slices.Clone(f.running)
 			f.mu.Unlock()
 			_, err := sync(ctx, sandboxes, containers)
@@ -363,6 +368,12 @@ func await(t *testing.T, what string, condition func() bool) {
 		}
 	}
 }
+
+// validatorOff is a runtime whose configuration says that its validator is off.
+type validatorOff struct{}
+
+// Settings implements nri.SettingsReader.
+func (validatorOff) Settings(context.Context) (nri.Settings, error) { return nri.Settings{}, nil }
 
 // noneAdopted has no adopted pods.
 type noneAdopted struct{}

@@ -29,6 +29,10 @@ type Source interface {
 // sent, Prepare ends what was created since kubecri was installed, until it can: first the
 // containers that admission would not have let pass, then sandboxes in which no container runs,
 // and then containers and pods, the largest first. What is older than kubecri on this node stays.
+//
+// A container that is created after the list was read is in the list that the runtime itself sends,
+// see Synchronize: runtimes create none between their list and the registration. If that list is
+// too large because of it, there is no registration, and Prepare is called again.
 func (f *Front) Prepare(ctx context.Context) error {
 	list, err := f.options.Source.List(ctx)
 	if err != nil {
