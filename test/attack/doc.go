@@ -158,6 +158,7 @@ func Attempts() []*Attempt {
 		{"The scheduler's time", proxyAlone, slices.Concat(bounds(), delays())},
 		{"Room for lists and events", both, slices.Concat(growths(), floods())},
 		{"The size of NRI's messages, with NRI alone", nriAlone, sizes()},
+		{"Containers that are created while kubecri is away, with NRI alone", nriAlone, absences()},
 		{"Devices without an allocation", both, slices.Concat(
 			firewalls(), environments(), others(), outruns(), claims(),
 		)},

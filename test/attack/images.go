@@ -44,6 +44,8 @@ const (
 	imageTwiceArguments = "localhost/attack-twice-arguments:1"
 	// imageArguments idles by its own entry point and arguments, which are 128 KiB long.
 	imageArguments = "localhost/attack-arguments:1"
+	// imageVolumes has 300 volumes with paths of 3,600 bytes. The runtime mounts each of them.
+	imageVolumes = "localhost/attack-volumes:1"
 )
 
 // images returns the attacker's images, on top of busybox.
@@ -67,6 +69,12 @@ func images(busybox image.Image) []image.Image {
 		busybox.Variant(imageTwiceArguments, func(config *v1.ImageConfig) {
 			config.Env = append(config.Env, visibleDevices+"=all", visibleDevices+"=all")
 			config.Entrypoint, config.Cmd = []string{"sh", "-c", "sleep 3600", "sh"}, []string{"--devices", "all"}
+		}),
+		busybox.Variant(imageVolumes, func(config *v1.ImageConfig) {
+			config.Volumes = map[string]struct{}{}
+			for i := range 300 {
+				config.Volumes[fmt.Sprintf("/v%03d", i)+strings.Repeat("/"+strings.Repeat("x", 239), 15)] = struct{}{}
+			}
 		}),
 		busybox.Variant(imageArguments, func(config *v1.ImageConfig) {
 			config.Entrypoint = []string{"sh", "-c", "sleep 3600", "sh"}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 	"github.com/kubedevice/kubedevice/test/checkout"
 	"github.com/kubedevice/kubedevice/test/cluster"
@@ -117,6 +118,7 @@ func (s Setting) describe(mode cluster.Mode, name, dir string, keys sealKeys) (c
 	for i := range options.Nodes {
 		if kubecri := options.Nodes[i].Kubecri; kubecri != nil {
 			options.Nodes[i].Mode = mode
+			options.Nodes[i].PodAnnotation = grants.Annotation // as an administrator may set it
 			kubecri.Args = append(kubecri.Args, "--device-firewall-vendors="+unlistedVendor)
 		}
 	}

@@ -42,6 +42,8 @@ func sizes() []*Attempt {
 		{"size-args", "does so by arguments that name a variable of 60 KiB again and again, as $(BIG)$(BIG)",
 			(*Stage).expandedArgs, false},
 		{"size-sandbox", "does so by pods with 12,000 labels and annotations of 250 KiB", (*Stage).manyLabels, false},
+		{"size-volumes", "runs 4 containers of an image with 300 volumes of long paths in one pod",
+			(*Stage).manyVolumes, false},
 		{"size-answer", "sets 997 long variables of a ConfigMap that the firewall overrides, more than an answer holds",
 			nil, true},
 		{"size-both", "has kubecri dropped by such an answer while the list of containers cannot be sent",
@@ -271,6 +273,13 @@ func (s *Stage) expandedArgs() []*corev1.Pod {
 			c.Args = append(c.Args, "$(BIG)$(BIG)")
 		}
 	})
+}
+
+// manyVolumes returns a pod of 4 containers: each is described with more than 1 MiB of mounts.
+func (s *Stage) manyVolumes() []*corev1.Pod {
+	pods := s.several(func(c *corev1.Container) { c.Image = imageVolumes })
+	pods[0].Spec.Containers = pods[0].Spec.Containers[:4]
+	return pods
 }
 
 // manyLabels returns four pods: with a container each, they are 8 objects, too.

@@ -40,6 +40,9 @@ state = "/run/containerd"
     conf_dir = "{{.Networks}}"
   [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
+    {{- with .PodAnnotation}}
+    pod_annotations = ["{{.}}"]
+    {{- end}}
     [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
       BinaryName = "{{.Runc}}"
       SystemdCgroup = false

@@ -65,6 +65,9 @@ type NodeOptions struct {
 	KubeletArgs []string
 	// Runtime is the container runtime. Empty stands for Containerd24.
 	Runtime Runtime
+	// PodAnnotation is the key of an annotation that containerd 2 passes from pods to containers.
+	// Empty stands for none.
+	PodAnnotation string
 	// Registry is the URL of a registry, as the node reaches it, that the runtime uses in place of
 	// every other, also of the one in an image's name. Empty leaves each registry its own; none can
 	// be reached.

@@ -86,6 +86,8 @@ func (n *Node) containerdFiles() (map[string][]byte, error) {
 		"Runc":       filepath.Join(n.cluster.options.Programs, "runc"),
 		"Registries": registries,
 		"Restores":   runtimes[n.options.runtime()].restores,
+
+		"PodAnnotation": n.options.PodAnnotation,
 	})
 	files["containerd.toml"] = config
 	return files, err
