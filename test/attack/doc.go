@@ -156,7 +156,7 @@ func Attempts() []*Attempt {
 		{"Devices that are replaced", proxyAlone, replacements()},
 		{"Quotas", proxyAlone, quotas()},
 		{"The scheduler's time", proxyAlone, slices.Concat(bounds(), delays())},
-		{"Room for lists and events", both, slices.Concat(growths(), floods())},
+		{"Room for lists and events", both, slices.Concat(growths(), enlarged(), floods())},
 		{"The size of NRI's messages, with NRI alone", nriAlone, sizes()},
 		{"Containers that are created while kubecri is away, with NRI alone", nriAlone, absences()},
 		{"Devices without an allocation", both, slices.Concat(

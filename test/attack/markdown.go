@@ -52,6 +52,14 @@ These attempts need what the clusters of the tables do not have, or are about an
 | a pod names a device file to CRI-O by another name of the file | 'pkg/node/firewall/devicefiles_test.go' |
 | 25 pods of 12 MiB of variables each take the memory of the proxy | 'test/e2e/containers/large_test.go' |
 | random images and pods, in both modes, while 'kubecri' is killed | 'test/e2e/containers' |
+| a value that is not UTF-8 takes three times its size where the runtime stores it | 'pkg/node/nribound/bound_test.go' |
+| an error that quotes text which is not UTF-8 has the runtime drop 'kubecri' | 'pkg/node/nri/handler_test.go' |
+| images with long descriptions take the time in which others are read | 'pkg/node/images/cache_test.go' |
+| containers of a pod from before a takeover request all devices | 'pkg/node/admission/adoptedguard_test.go' |
+| finished pods leave no room for the sandboxes of others | 'pkg/node/nrifront/room_test.go' |
+| ended containers make the list of containers too long to read | 'pkg/node/nrilist/read_test.go' |
+| containers are created between the reading of the list and the registration | 'pkg/node/nrifront/gap_test.go' |
+| containers make the runtime panic when 'kubecri enrol' connects to it | 'pkg/node/app/enrolnri_test.go' |
 
 Open, and shown by no test: a quota of devices does not count shares of the memory of a device, also with
 '--device-quota=everywhere'. A tenant can have all devices by shares of a little more than half. See [time
