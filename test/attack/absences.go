@@ -128,8 +128,8 @@ func awaitAnnotation(pod *corev1.Pod) {
 	}}
 }
 
-// annotateLate gives the pod the forged annotation when its first container runs. An annotation that
-// its sandbox has, too, is known to be the pod's.
+// annotateLate gives the pod the forged annotation when its first container runs. One that its
+// sandbox has, too, is known to be the pod's.
 func (s *Stage) annotateLate(ctx context.Context, tenant *kube.Client, pod *corev1.Pod) error {
 	if _, err := s.admin.AwaitPod(ctx, pod, "to run its first container", func(now *corev1.Pod) bool {
 		return len(now.Status.InitContainerStatuses) > 0 && now.Status.InitContainerStatuses[0].State.Running != nil

@@ -14,7 +14,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/clustertest"
 )
 
-// secretBytes is the name of a Secret with 200 KiB that are not UTF-8.
+// secretBytes is the name of a Secret whose values are not UTF-8.
 const secretBytes = "bytes"
 
 // enlarged are attempts with the proxy, whose request for a container is smaller than what the

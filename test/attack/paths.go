@@ -33,11 +33,34 @@ func outruns() []*Attempt {
 		variable("firewall-lists", "has Ascend's runtime mount what a file lists outside its directory of lists",
 			"ASCEND_RUNTIME_MOUNTS", "base,../../tmp/mine"),
 		{
+			ID: "firewall-bytes", Who: Tenant, Defence: Firewall, Off: off,
+			What: "sets such a variable to a value of a Secret that is not UTF-8, as no error over NRI may be",
+			Want: everywhere(RefusedByNode, refused), Try: quotesBytes,
+		},
+		{
 			ID: "firewall-cdi-removed", Who: Tenant, Defence: Firewall, Modes: proxyAlone, Off: off,
 			What: "names a CDI device in an annotation, and removes it when the sandbox runs",
 			Want: everywhere(NoEffect, ""), Try: removesAnnotation,
 		},
 	}
+}
+
+// quotesBytes runs a pod with a variable that the node refuses, whose value is not UTF-8.
+func quotesBytes(ctx context.Context, s *Stage) (Got, error) {
+	tenant, err := s.tenant(ctx)
+	if err != nil {
+		return Got{}, err
+	}
+	if _, err := tenant.CoreV1().Secrets(s.namespace).Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: secretBytes},
+		Data:       map[string][]byte{"host_snapshot_path": []byte("/tmp/\xff")},
+	}, metav1.CreateOptions{}); err != nil {
+		return Got{}, err
+	}
+	pod := clustertest.On(s.node(scheduled).Name, s.pod("greedy", 0))
+	pod.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: secretBytes}}}}
+	return s.runs(ctx, tenant, pod)
 }
 
 // removesAnnotation removes a pod's annotation when its container was refused for it. The sandbox

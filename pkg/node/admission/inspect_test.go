@@ -144,10 +144,12 @@ func TestTheContainersOfAnAdoptedPodAreNotEndedUnlessTheyLackItsDevices(t *testi
 		annotations map[string]string
 		says        string // why it is ended; "" if it is not
 	}{
-		"one that the kubelet gave them":                {},
-		"one that lacks them":                           {placeholderContainer().Annotations, "the devices that its pod holds"},
-		"one that kubecri gave them again":              {annotations: map[string]string{grants.Annotation: f.signed(t)}},
-		"one that lacks them and says that it does not": {forged, "the devices that its pod holds"},
+		"one that the kubelet gave them":  {},
+		"one that lacks them":             {placeholderContainer().Annotations, "the devices that its pod holds"},
+		"one that lacks them, and forged": {forged, "the devices that its pod holds"},
+		"one that kubecri gave them again": {
+			annotations: map[string]string{grants.Annotation: f.signed(t)},
+		},
 	} {
 		reason, err := f.Inspect(t.Context(), Container{
 			Pod: Pod{
