@@ -114,7 +114,8 @@ func (s *Stage) startPast(
 const foreignGrant = "v1.AAAA.{}"
 
 // awaitAnnotation has the kubelet create the container main when it knows that the pod has the
-// forged annotation.
+// forged annotation: its volumes may have that before. The second container fails, and starts
+// again, until the kubelet creates it from such a pod.
 func awaitAnnotation(pod *corev1.Pod) {
 	pod.Spec.Volumes = []corev1.Volume{{Name: "info", VolumeSource: corev1.VolumeSource{
 		DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{{
@@ -125,6 +126,10 @@ func awaitAnnotation(pod *corev1.Pod) {
 		Name: "first", Image: image.Busybox,
 		Command:      []string{"sh", "-c", "until grep -q " + foreignGrant + " /info/annotations; do sleep 0.1; done"},
 		VolumeMounts: []corev1.VolumeMount{{Name: "info", MountPath: "/info"}},
+	}, {
+		Name: "second", Image: image.Busybox, Command: []string{"sh", "-c", `test -n "$GRANT"`},
+		Env: []corev1.EnvVar{{Name: "GRANT", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
+			FieldPath: "metadata.annotations['" + grants.Annotation + "']"}}}},
 	}}
 }
 
