@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -25,6 +26,11 @@ import (
 // FilesStateName is the name of the state file of [Files] in the state directory.
 const FilesStateName = "files"
 
+// Kubelet reads what the kubelet has. *devicemanager.Manager implements it.
+type Kubelet interface {
+	ReadKubelet(ctx context.Context) (map[types.ResourceName]devicemanager.KubeletHas, error)
+}
+
 // FilesOptions are what Files need.
 type FilesOptions struct {
 	// Files is the transport of the plugin files.
@@ -33,6 +39,8 @@ type FilesOptions struct {
 	KubeletDir string
 	// StateFile is the file in which it survives a restart what the kubelet has from this program.
 	StateFile string
+	// Kubelet reads what the kubelet has; nil stands for nothing.
+	Kubelet Kubelet
 	// Grants has the devices that pods hold.
 	Grants  Lister
 	Events  FilesEvents
@@ -85,7 +93,10 @@ type Files struct {
 	// devices are those of the plugin file that publishes a resource, or last did: all that it has.
 	devices map[types.ResourceName][]types.ResourceName
 	counts  map[types.ResourceName]int64 // how many it publishes, or last did
-	changed chan struct{}                // closed and replaced with every change
+	left    map[types.ResourceName]time.Time
+	// withdrawals are of resources whose devices the kubelet has from this program without a claim.
+	withdrawals map[types.ResourceName]*withdrawal
+	changed     chan struct{} // closed and replaced with every change
 }
 
 var _ plugins.Transport = (*Files)(nil)
@@ -100,6 +111,7 @@ func NewFiles(options FilesOptions) (*Files, error) {
 	f := &Files{
 		options: options, state: &statefile.File{Path: options.StateFile, Kind: "files"},
 		claims: map[types.ResourceName]*fileClaim{}, changed: make(chan struct{}),
+		left: map[types.ResourceName]time.Time{}, withdrawals: map[types.ResourceName]*withdrawal{},
 	}
 	before, err := readFilesState(f.state)
 	if f.devices = before.Devices; f.devices == nil {
@@ -182,8 +194,22 @@ func (f *Files) compare(
 			delete(f.claims, name)
 		}
 	}
+	f.withdraw(ctx, known, place)
 	f.save(ctx)
 	f.block(ctx, blocked)
+}
+
+// kubeletHas returns what the kubelet has of a resource now. What cannot be read is nothing.
+func (f *Files) kubeletHas(ctx context.Context, name types.ResourceName) devicemanager.KubeletHas {
+	if f.options.Kubelet == nil {
+		return devicemanager.KubeletHas{}
+	}
+	known, err := f.options.Kubelet.ReadKubelet(ctx)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("What the kubelet has of a resource is unknown", logkey.Resource, name,
+			logkey.Reason, err.Error())
+	}
+	return known[name]
 }
 
 // place has place register a placeholder for each resource that the kubelet is to have from this
@@ -194,6 +220,19 @@ func (f *Files) place(ctx context.Context, place func(context.Context, types.Res
 			c.placed = true
 			place(ctx, name, c)
 		}
+	}
+}
+
+// yield leaves the resource of a claim to the kubelet, which has this of another plugin. The caller
+// holds mu.
+func (f *Files) yield(ctx context.Context, c *fileClaim, has devicemanager.KubeletHas) {
+	next := f.endClaim(ctx, c)
+	next.rivalSeen, next.kubelets = f.options.Clock.Now(), true
+	f.save(ctx)
+	if f.evaluated {
+		blocked := maps.Clone(f.blocked)
+		blocked[c.resource] = devicemanager.ErrConflict(c.resource, has)
+		f.block(ctx, blocked)
 	}
 }
 
@@ -244,7 +283,7 @@ func (f *Files) check(
 		c = f.newClaim(name)
 		c.rivalSeen = f.options.Clock.Now() // its plugin may be about to register again
 	}
-	if c != nil {
+	if c != nil && known != nil {
 		c.kubelets = has.Device != "" || has.Pod != ""
 	}
 	switch {
@@ -258,6 +297,8 @@ func (f *Files) check(
 		return fmt.Errorf("a device plugin of %s that registered with kubecri serves it, and a plugin file has the "+
 			"same devices by other names: the file offers them half a minute after that plugin has left; keep one of "+
 			"the two from this node", name)
+	case known == nil && c != nil && c.kubelets:
+		return devicemanager.ErrConflict(name, has)
 	case known == nil: // what is unknown stays as it is
 	case !remembered:
 		f.endClaim(ctx, c)

@@ -234,20 +234,20 @@ func TestAPluginFileThatHasTakenAResourceOverHasItAgainAfterARestart(t *testing.
 	k.has(t, gpu, nil)
 
 	// A pod of the scheduler's holds what the kubelet calls by another ID.
-	k.remember(t, []types.ResourceName{gpu}, checkpointEntry{"u", "main", gpu, map[string][]string{"-1": {"x"}},
+	k.remember(t, []types.ResourceName{gpu}, checkpointEntry{"u", "main", gpu, map[string][]string{"-1": {"kubecri-7", "x"}},
 		placeholderAnswer(t)})
 	n = startFiles(t, directory, k, &pluginFile{})
 	n.mu.Lock()
 	n.place(n.ctx, n.register)
 	n.mu.Unlock()
-	k.has(t, gpu, map[string]bool{"kubecri-0": true, "kubecri-1": true, "x": true})
+	k.has(t, gpu, map[string]bool{"kubecri-0": true, "kubecri-1": true, "kubecri-7": true})
 	n.compares(knows(devicemanager.KubeletHas{}))
 	n.offers(t, 2, "")
 
 	// The kubelet restarts, and then without a memory.
 	k.stop()
 	k.start(t)
-	k.has(t, gpu, map[string]bool{"kubecri-0": true, "kubecri-1": true, "x": true})
+	k.has(t, gpu, map[string]bool{"kubecri-0": true, "kubecri-1": true, "kubecri-7": true})
 	k.stop()
 	k.remember(t, nil)
 	k.start(t)

@@ -31,6 +31,8 @@ const (
 	socketPrefix = "kubecri-"
 	// registerTimeout is for the kubelet to take a registration, and then to request the devices.
 	registerTimeout = 10 * time.Second
+	// leaveTimeout is for the kubelet to close its connection when a placeholder leaves.
+	leaveTimeout = time.Second
 	// registerInterval is the time before a placeholder that could not register, or that the
 	// kubelet leaves again and again, tries it again.
 	registerInterval = 500 * time.Millisecond
@@ -54,6 +56,16 @@ type claim interface {
 }
 
 var _ claim = (*devicemanager.Takeover)(nil)
+
+// contestable is a claim on a resource that the kubelet may have from another plugin, too, whose
+// devices have other IDs. The kubelet (1.37, pkg/kubelet/cm/devicemanager) keeps one list of a
+// resource, the last that any plugin sent: a plugin that sends none until its devices change does
+// not get its own back when a placeholder has sent one and leaves.
+type contestable interface {
+	claim
+	// Contested reports whether the kubelet must not be sent devices now, and ends the claim then.
+	Contested(ctx context.Context) bool
+}
 
 // placeholder serves a resource to the kubelet in the place of the plugin, which has registered
 // with this program: with the devices' IDs and health, and with an Allocate that adds nothing but
@@ -93,8 +105,11 @@ func (p *placeholder) run(ctx context.Context) {
 			p.takeover.Forget(ctx)
 			return
 		}
+		if isContested(ctx, p.takeover) {
+			return
+		}
 		err := p.register(ctx)
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || p.isEnded() {
 			return
 		}
 		if err == nil {
@@ -111,6 +126,22 @@ func (p *placeholder) run(ctx context.Context) {
 			klog.FromContext(ctx).Error(err, "Cannot register in the place of a device plugin; will retry")
 		}
 		sleep(ctx, registerInterval)
+	}
+}
+
+// isContested reports whether the kubelet must not be sent devices for a claim now.
+func isContested(ctx context.Context, c claim) bool {
+	contested, is := c.(contestable)
+	return is && contested.Contested(ctx)
+}
+
+// isEnded reports whether the claim has ended.
+func (p *placeholder) isEnded() bool {
+	select {
+	case <-p.takeover.Ended():
+		return true
+	default:
+		return false
 	}
 }
 
@@ -142,7 +173,7 @@ func (p *placeholder) register(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("socket for the kubelet: %w", err)
 	}
-	registered := newRegistration(p.takeover, p.grants)
+	registered := newRegistration(ctx, p.takeover, p.grants)
 	server := grpc.NewServer()
 	pluginapi.RegisterDevicePluginServer(server, registered)
 	var serving sync.WaitGroup
@@ -151,7 +182,12 @@ func (p *placeholder) register(ctx context.Context) error {
 		_ = server.Serve(listener)
 	})
 	defer serving.Wait()
-	defer server.Stop()
+	defer func() {
+		// What was sent reaches the kubelet before it notices that the placeholder leaves.
+		limit := time.AfterFunc(leaveTimeout, server.Stop)
+		defer limit.Stop()
+		server.GracefulStop()
+	}()
 	if err := p.announce(ctx, name); err != nil {
 		return err
 	}

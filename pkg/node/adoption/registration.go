@@ -25,6 +25,7 @@ const healthInterval = 10 * time.Second
 // registration is one registration of a placeholder with one life of the kubelet.
 type registration struct {
 	pluginapi.UnimplementedDevicePluginServer
+	ctx       context.Context // the registration ends when it is done
 	takeover  claim
 	grants    Grants
 	listening atomic.Bool
@@ -34,9 +35,9 @@ type registration struct {
 
 var _ pluginapi.DevicePluginServer = (*registration)(nil)
 
-func newRegistration(takeover claim, held Grants) *registration {
+func newRegistration(ctx context.Context, takeover claim, held Grants) *registration {
 	return &registration{
-		takeover: takeover, grants: held, connected: make(chan struct{}), left: make(chan struct{}),
+		ctx: ctx, takeover: takeover, grants: held, connected: make(chan struct{}), left: make(chan struct{}),
 	}
 }
 
@@ -59,6 +60,9 @@ func (r *registration) ListAndWatch(
 	for first := true; ; first = false {
 		list, changed := r.devices()
 		if first || !slices.EqualFunc(list, sent, equalDevices) {
+			if isContested(stream.Context(), r.takeover) { // another plugin may have registered meanwhile
+				return status.Error(codes.Aborted, "the kubelet has the resource from another device plugin")
+			}
 			if err := stream.Send(&pluginapi.ListAndWatchResponse{Devices: list}); err != nil {
 				return err
 			}
@@ -72,6 +76,9 @@ func (r *registration) ListAndWatch(
 		select {
 		case <-changed:
 		case <-timer.C:
+		case <-r.ctx.Done():
+			timer.Stop()
+			return nil
 		case <-stream.Context().Done():
 			timer.Stop()
 			return nil

@@ -127,8 +127,8 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	kubelets := devicemanager.NewTransport(n.deviceManager, n.record.Responses())
 	var err error
 	n.claims, err = adoption.NewFiles(adoption.FilesOptions{
-		Files: n.files, KubeletDir: kubeletstate.Dir, StateFile: options.filesPath(), Grants: n.record,
-		Events: n.events, Metrics: n.measures,
+		Files: n.files, KubeletDir: kubeletstate.Dir, StateFile: options.filesPath(),
+		Kubelet: n.deviceManager, Grants: n.record, Events: n.events, Metrics: n.measures,
 	})
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Plugin files take over from the kubelet what it remembers")

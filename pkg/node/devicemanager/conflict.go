@@ -25,6 +25,9 @@ type KubeletHas struct {
 	Device string
 	// Pod, as namespace/name, holds a device that the kubelet has allocated to it.
 	Pod string
+	// Placeholder says that the kubelet would allocate a device by which kubecri has it count a
+	// resource of plugin files.
+	Placeholder bool
 }
 
 // conflict is a resource that the kubelet knows, too.

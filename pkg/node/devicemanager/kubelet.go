@@ -107,7 +107,9 @@ func readDevices(
 	for _, d := range free.GetDevices() {
 		for _, id := range d.GetDeviceIds() {
 			has := known[types.ResourceName(d.GetResourceName())]
-			if !kubeletstate.IsPlaceholderID(id) {
+			if kubeletstate.IsPlaceholderID(id) {
+				has.Placeholder = true
+			} else {
 				has.Device = id
 			}
 			known[types.ResourceName(d.GetResourceName())] = has
@@ -148,7 +150,7 @@ func (r *resource) conflictWith(known map[types.ResourceName]KubeletHas) *confli
 // has listed its devices for the first time. Without it, nothing is known of the kubelet but what a
 // plugin's registration finds.
 func (m *Manager) WatchKubelet(ctx context.Context, each func(context.Context)) {
-	known, err := m.readKubelet(ctx)
+	known, err := m.ReadKubelet(ctx)
 	close(m.kubeletRead)
 	for {
 		// What is unknown stays as it is.
@@ -165,7 +167,7 @@ func (m *Manager) WatchKubelet(ctx context.Context, each func(context.Context)) 
 			timer.Stop()
 			return
 		}
-		known, err = m.readKubelet(ctx)
+		known, err = m.ReadKubelet(ctx)
 	}
 }
 
@@ -177,8 +179,9 @@ func (m *Manager) kubeletResources(ctx context.Context) (map[types.ResourceName]
 	return m.options.KubeletResources.Resources(ctx)
 }
 
-// readKubelet returns what the kubelet serves, and keeps it for KubeletServes.
-func (m *Manager) readKubelet(ctx context.Context) (map[types.ResourceName]KubeletHas, error) {
+// ReadKubelet returns what the kubelet has now, and keeps it for Kubelet and KubeletServes. An
+// error says that it is unknown.
+func (m *Manager) ReadKubelet(ctx context.Context) (map[types.ResourceName]KubeletHas, error) {
 	known, err := m.kubeletResources(ctx)
 	if err == nil {
 		m.mu.Lock()
