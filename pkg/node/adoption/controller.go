@@ -84,11 +84,12 @@ func (c *Controller) Run(ctx context.Context) {
 func (c *Controller) takeOver(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.register(ctx, c.Manager.Resume())
+	ofFiles := c.takenByFiles()
+	c.register(ctx, c.Manager.Resume(ofFiles))
 	if c.Files != nil {
 		defer c.Files.update(ctx, c)
 	}
-	contested := c.Manager.Contest(c.isOfFiles)
+	contested := c.Manager.Contest(ofFiles)
 	withheld, err := c.adopt(ctx)
 	if err != nil {
 		if !c.failed {
@@ -132,10 +133,15 @@ func (c *Controller) withHeldByFiles(withheld map[types.ResourceName]string) map
 	return all
 }
 
-// isOfFiles reports whether the kubelet has a resource from this program in the place of a plugin
-// file.
-func (c *Controller) isOfFiles(name types.ResourceName) bool {
-	return c.Files != nil && c.Files.isTaken(name)
+// takenByFiles returns whether the kubelet is to have a resource from this program in the place of
+// a plugin file, as of now. The device manager calls it with its lock held, for which Files may
+// wait.
+func (c *Controller) takenByFiles() func(types.ResourceName) bool {
+	if c.Files == nil {
+		return func(types.ResourceName) bool { return false }
+	}
+	taken := c.Files.taken()
+	return func(name types.ResourceName) bool { return slices.Contains(taken, name) }
 }
 
 // register registers a placeholder for each resource.

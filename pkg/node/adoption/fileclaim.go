@@ -77,8 +77,8 @@ func (c *fileClaim) Contested(ctx context.Context) bool {
 func (c *fileClaim) Ended() <-chan struct{} { return c.ended }
 
 // Devices implements claim: as many as the plugin files have, and those of placeholders of plugin
-// files that the kubelet allocated to containers before. Others would count as another plugin's. All
-// are healthy: by the node's annotation the scheduler knows which are.
+// files that the kubelet allocated to containers before. Others would count as another plugin's.
+// All are healthy: by the node's annotation the scheduler knows which are.
 func (c *fileClaim) Devices() (list []devicemanager.KubeletDevice, changed <-chan struct{}) {
 	c.files.mu.Lock()
 	count, changed := c.files.counts[c.resource], c.files.changed

@@ -343,12 +343,11 @@ func (f *Files) Holder(resource types.ResourceName, otherThan string) string {
 	return ""
 }
 
-// isTaken reports whether the kubelet is to have a resource from this program.
-func (f *Files) isTaken(name types.ResourceName) bool {
+// taken returns the resources that the kubelet is to have from this program, sorted.
+func (f *Files) taken() []types.ResourceName {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c := f.claims[name]
-	return c != nil && c.taken
+	return f.takenLocked()
 }
 
 // KubeletCounts reports whether the kubelet counts and publishes a resource of plugin files: it

@@ -234,8 +234,8 @@ func TestAPluginFileThatHasTakenAResourceOverHasItAgainAfterARestart(t *testing.
 	k.has(t, gpu, nil)
 
 	// A pod of the scheduler's holds what the kubelet calls by another ID.
-	k.remember(t, []types.ResourceName{gpu}, checkpointEntry{"u", "main", gpu, map[string][]string{"-1": {"kubecri-7", "x"}},
-		placeholderAnswer(t)})
+	k.remember(t, []types.ResourceName{gpu}, checkpointEntry{
+		"u", "main", gpu, map[string][]string{"-1": {"kubecri-7", "x"}}, placeholderAnswer(t)})
 	n = startFiles(t, directory, k, &pluginFile{})
 	n.mu.Lock()
 	n.place(n.ctx, n.register)
@@ -291,8 +291,42 @@ func TestPodsThatHoldDevicesOfAPluginFileAreKnownWhenTheFileIsGone(t *testing.T)
 	if got := n.Holder(gpu, "u") + n.Holder(qat, "v"); got != "" {
 		t.Errorf("%q holds something, too", got)
 	}
-	if conflicts, _ := n.said(); n.isTaken(gpu) || len(conflicts) > 0 {
+	if conflicts, _ := n.said(); len(n.taken()) > 0 || len(conflicts) > 0 {
 		t.Errorf("a file that is gone claims it; conflicts: %v", conflicts)
+	}
+}
+
+func TestPluginFilesAreComparedWithTheKubeletWhileResourcesAreTakenOver(t *testing.T) {
+	directory := tempDirectory(t)
+	k := startRegistrar(t, kubeletDirectory(t, directory), nil)
+	files := startFiles(t, directory, k, &pluginFile{})
+	node := startNode(t, directory, k, &fakeGrants{})
+	node.register(t, startPlugin(t, node.socket("p.sock"), dev("a")), qat)
+	node.has(t, qat, map[string]bool{"none/a": true})
+	c := New(Options{
+		KubeletDir: k.directory, Manager: node.Manager, Grants: &fakeGrants{}, Holders: noHolders{},
+		Adopter: node.controller.Adopter, Files: files.Files,
+	})
+	const times = 2000
+	done := make(chan struct{}, 2)
+	go func() {
+		for range times {
+			c.takeOver(t.Context())
+		}
+		done <- struct{}{}
+	}()
+	go func() {
+		for range times {
+			files.compare(t.Context(), knowsNothing, node.IsTakenOver, files.register)
+		}
+		done <- struct{}{}
+	}()
+	for range cap(done) {
+		select {
+		case <-done:
+		case <-time.After(timeout):
+			panic("both wait for each other") // and what is to be stopped at the end, too
+		}
 	}
 }
 

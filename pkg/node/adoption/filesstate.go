@@ -39,15 +39,21 @@ func readFilesState(state *statefile.File) (content filesState, err error) {
 	return content, nil
 }
 
-// save saves the state, if it has changed. The caller holds mu.
-func (f *Files) save(ctx context.Context) {
-	content := filesState{Taken: []types.ResourceName{}, Devices: f.devices, Counts: f.counts}
+// takenLocked is taken for a caller that holds mu.
+func (f *Files) takenLocked() []types.ResourceName {
+	taken := []types.ResourceName{}
 	for name, claimed := range f.claims {
 		if claimed.taken {
-			content.Taken = append(content.Taken, name)
+			taken = append(taken, name)
 		}
 	}
-	slices.Sort(content.Taken)
+	slices.Sort(taken)
+	return taken
+}
+
+// save saves the state, if it has changed. The caller holds mu.
+func (f *Files) save(ctx context.Context) {
+	content := filesState{Taken: f.takenLocked(), Devices: f.devices, Counts: f.counts}
 	if err := f.state.Save(content); err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot save which resources plugin files have taken over from the kubelet",
 			logkey.File, f.state.Path)

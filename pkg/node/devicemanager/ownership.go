@@ -35,6 +35,7 @@ package devicemanager
 //	Registered   the kubelet has forgotten it                     -> Other
 //	Inherited    the devices are remembered                       -> Registered
 //	Inherited    no devices are remembered                        -> Away
+//	Inherited    the kubelet has it in the place of a plugin file -> Away
 //	Inherited    the kubelet has forgotten it                     -> Other
 //	Away         the plugin serves again                          -> Registering
 //	Away         the kubelet has forgotten it                     -> Other

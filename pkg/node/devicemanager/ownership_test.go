@@ -135,12 +135,23 @@ var ownershipWalks = map[string]func(o *owned){
 			o.Fatal(err)
 		}
 		inheritedResource(o, d)
-		o.Resume()
+		o.Resume(nothing)
 		o.want(registered)
 	},
 	"Inherited no devices are remembered -> Away": func(o *owned) {
 		inheritedResource(o)
-		o.Resume()
+		o.Resume(nothing)
+		o.want(away)
+	},
+	"Inherited the kubelet has it in the place of a plugin file -> Away": func(o *owned) {
+		d, err := newEntry(kubeletdevice.Device{Resource: qat, ID: "a"})
+		if err != nil {
+			o.Fatal(err)
+		}
+		inheritedResource(o, d)
+		if resumed := o.Resume(func(types.ResourceName) bool { return true }); len(resumed) > 0 {
+			o.Errorf("%v are resumed", resumed)
+		}
 		o.want(away)
 	},
 	"Inherited the kubelet has forgotten it -> Other": func(o *owned) {
@@ -152,7 +163,7 @@ var ownershipWalks = map[string]func(o *owned){
 		awayResource(o)
 		o.serves()
 		o.want(away)
-		o.Resume()
+		o.Resume(nothing)
 		o.want(registering)
 	},
 	"Away the kubelet has forgotten it -> Other": func(o *owned) {

@@ -112,13 +112,18 @@ func (m *Manager) TakenOver() map[types.ResourceName]map[string]types.ResourceNa
 }
 
 // Resume returns the resources that the process before this one had taken over, and those whose
-// plugins were gone for a while: the kubelet is to have them from this program again.
-func (m *Manager) Resume() []*Takeover {
+// plugins were gone for a while: the kubelet is to have them from this program again. It has
+// those that are excluded from this program in the place of another: they stay away.
+func (m *Manager) Resume(excluded func(types.ResourceName) bool) []*Takeover {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var resumed []*Takeover
 	for _, r := range m.resources {
 		switch {
+		case excluded(r.name):
+			if r.ownership == inherited {
+				m.move(r, away)
+			}
 		case r.ownership == inherited && r.isListed():
 			resumed = append(resumed, m.beginTakeover(r, registered))
 		case r.ownership == inherited:
