@@ -1,13 +1,14 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package owners tests on a real cluster that a resource moves from a device plugin at the kubelet
-// to a plugin file of kubecri while pods run and arrive: NVIDIA's plugin and nvidiagpu,
-// with a fake of NVIDIA's library.
+// Package owners tests on a real cluster that a resource moves between a device plugin at the
+// kubelet, the same one at kubecri and a plugin file of kubecri while pods run and arrive: NVIDIA's
+// plugin and nvidiagpu, with a fake of NVIDIA's library. Each test has a node to itself.
 package owners
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -21,24 +22,32 @@ import (
 	"github.com/kubedevice/kubedevice/test/vendors"
 )
 
+// kubecriDirectory is where plugins register with kubecri.
+const kubecriDirectory = "/var/lib/kubedevice/device-plugins"
+
+// owned is a node with those that can have its GPUs. None of them runs at first.
+type owned struct {
+	*cluster.Node
+	kubelets *cluster.Component // NVIDIA's plugin at the kubelet
+	hosted   *cluster.Component // the same at kubecri
+	file     string             // where kubecri loads nvidiagpu's device plugin from
+}
+
 var (
-	// node is the cluster's only node, and shared the cluster.
-	node   *cluster.Node
 	shared *cluster.Cluster
-	// nvidia is NVIDIA's plugin at the node's kubelet, which does not run at first.
-	nvidia *cluster.Component
-	// built is nvidiagpu's device plugin, and file where kubecri loads it from.
-	built, file string
+	// direct and stepwise are the nodes of the two tests.
+	direct, stepwise owned
+	// built is nvidiagpu's device plugin.
+	built string
+	// machine is the simulated hardware of each node.
+	machine *vendors.Machine
 )
 
 func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, furnish, use)) }
 
-// machine is the node's simulated hardware.
-var machine *vendors.Machine
-
-// furnish returns the options of a cluster whose node has the hardware.
+// furnish returns the options of a cluster whose nodes have the hardware.
 func furnish(dir string) (options cluster.Options, err error) {
-	if options, err = clustertest.Options("e2e-owners", 1); err != nil {
+	if options, err = clustertest.Options("e2e-owners", 2); err != nil {
 		return options, err
 	}
 	if err := clustertest.Build(context.Background(), options.Programs, binaries.DevicePlugins); err != nil {
@@ -55,23 +64,38 @@ func furnish(dir string) (options cluster.Options, err error) {
 	if err != nil {
 		return options, err
 	}
-	plugins := filepath.Join(dir, "plugins")
 	built = filepath.Join(root, "_output", "plugins", "device", "nvidiagpu.so")
-	file = filepath.Join(plugins, "nvidiagpu.so")
-	options.Nodes[0].Inventory = ""
-	options.Nodes[0].Kubecri.Args = []string{"--cridevices=" + plugins}
-	options.Nodes[0].Kubecri.Env = []string{"LD_LIBRARY_PATH=" + dir}
+	for i, n := range []*owned{&direct, &stepwise} {
+		plugins := filepath.Join(dir, fmt.Sprintf("plugins-%d", i))
+		if err := os.Mkdir(plugins, 0o755); err != nil {
+			return options, err
+		}
+		n.file = filepath.Join(plugins, "nvidiagpu.so")
+		options.Nodes[i].Inventory = ""
+		options.Nodes[i].Kubecri.Args = []string{"--cridevices=" + plugins}
+		options.Nodes[i].Kubecri.Env = []string{"LD_LIBRARY_PATH=" + dir}
+	}
 	options.Visible = append(options.Visible, dir)
-	return options, os.Mkdir(plugins, 0o755)
+	return options, nil
 }
 
-// use prepares NVIDIA's plugin and the device nodes on the cluster's node.
+// use prepares NVIDIA's plugin and the device nodes on each node.
 func use(c *cluster.Cluster) error {
-	shared, node = c, c.Nodes[0]
+	shared = c
 	plugin := machine.Plugin(vendors.NVIDIA)
-	nvidia = node.NewComponent("nvidia", cluster.Program{
+	program := cluster.Program{
 		Path: plugin.Path(c.Programs()), Args: plugin.Args, Env: plugin.Env,
 		Mounts: []sandbox.Mount{{Source: machine.Sys(), Target: "/sys"}},
-	})
-	return node.Sandbox().Do(func() error { return machine.MakeNodes("/dev") })
+	}
+	atKubecri := program
+	atKubecri.Mounts = append([]sandbox.Mount{{Source: kubecriDirectory, Target: vendors.KubeletDirectory}},
+		program.Mounts...)
+	for i, n := range []*owned{&direct, &stepwise} {
+		n.Node = c.Nodes[i]
+		n.kubelets, n.hosted = n.NewComponent("nvidia", program), n.NewComponent("nvidia-at-kubecri", atKubecri)
+		if err := n.Sandbox().Do(func() error { return machine.MakeNodes("/dev") }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
