@@ -116,6 +116,13 @@ type Sandboxes interface {
 	Annotations(ctx context.Context, sandboxID string) (map[string]string, error)
 }
 
+// Added checks that containers get what vendors' container runtimes have to add to them.
+// *devicecheck.Checker does.
+type Added interface {
+	// Expect is called before a container of the pod is created. It does not block.
+	Expect(pod *corev1.ObjectReference, container string, expected []firewall.Expected)
+}
+
 // Outcome is how the creation of a container ended here.
 type Outcome string
 
@@ -228,6 +235,10 @@ type Admission struct {
 	Variables Variables
 	Events    Events
 	Metrics   Metrics
+	// Runtimes are the container runtimes of vendors.
+	Runtimes firewall.Runtimes
+	// Added is notified of what these have to add to containers; nil for none.
+	Added Added
 	// Refusals remembers the pods that were refused; nil for none.
 	Refusals *Refusals
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/cdi"
 	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
+	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
@@ -28,8 +29,11 @@ func (a *Admission) inject(
 		return nil, Refused, err
 	}
 	outcome = Injected
+	var expected []firewall.Expected
 	if addition == nil {
 		addition, outcome = &runtimeapi.ContainerConfig{}, Isolated
+	} else {
+		expected = a.Runtimes.Expected(addition)
 	}
 	if err := a.neutralise(ctx, r, holds, addition); err != nil {
 		return nil, Refused, err
@@ -39,6 +43,9 @@ func (a *Admission) inject(
 	}
 	if outcome == Isolated && len(addition.GetEnvs()) == 0 {
 		return nil, Passed, nil
+	}
+	if len(expected) > 0 && a.Added != nil {
+		a.Added.Expect(r.object(), r.container, expected)
 	}
 	return addition, outcome, nil
 }

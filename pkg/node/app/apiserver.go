@@ -34,6 +34,8 @@ const (
 	reasonPast    = "DeviceRequestIgnored" // on pods that ask for devices past the scheduler
 	reasonDamaged = "GrantsDamaged"        // on the node whose checkpoint of grants was corrupt
 	reasonLeftOut = "DeviceAnswerLeftOut"  // on pods whose container lacks a part of what plugins answered
+	// On pods with a container to which no program adds its devices.
+	reasonMissing = "DevicesMissing"
 	// On pods with a container whose annotation KubeDevice/Grant does not count.
 	reasonIgnored = "GrantIgnored"
 	// On the node whose devices cannot be published, whatever the API server says.

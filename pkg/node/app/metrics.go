@@ -43,6 +43,7 @@ type measures struct {
 	seals      *metrics.CounterVec
 	attempts   *metrics.CounterVec
 	evictions  *metrics.CounterVec
+	missing    *metrics.CounterVec
 
 	replacements *metrics.CounterVec
 	omitted      *metrics.GaugeVec
@@ -81,6 +82,10 @@ func newMeasures() *measures {
 			"Tries to evict pods whose devices had failed or were tainted, by outcome: evicted, blocked (by a budget) "+
 				"or error.",
 			"outcome"),
+		missing: counter("containers_without_devices_total",
+			"Containers that were allocated devices of a vendor whose container runtime did not start them, so that "+
+				"no program added the devices, by vendor and runtime handler (empty for the default one).",
+			"vendor", "handler"),
 		omitted: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Subsystem: subsystem, Name: "devices_unpublished", StabilityLevel: metrics.ALPHA,
 			Help: "1 for each device plugin whose devices are left out of what the node publishes, so that those of " +
@@ -96,7 +101,7 @@ func newMeasures() *measures {
 				"refused by this node.", "outcome"),
 	}
 	m.registry.MustRegister(m.calls, m.callTime, m.addedTime, m.containers, m.plugins, m.pluginTime, m.patches,
-		m.findings, m.seals, m.attempts, m.evictions, m.replacements, m.omitted, m.conflicts)
+		m.findings, m.seals, m.attempts, m.evictions, m.missing, m.replacements, m.omitted, m.conflicts)
 	for _, outcome := range []string{replacementTaken, replacementRefused} {
 		m.replacements.WithLabelValues(outcome)
 	}

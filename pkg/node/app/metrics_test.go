@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-base/metrics"
 
 	"github.com/kubedevice/kubedevice/pkg/node/admission"
@@ -114,6 +115,7 @@ func TestTheDocumentationListsEveryMetricWithItsLabels(t *testing.T) {
 	n.measures.ShowConflicts([]types.ResourceName{"nvidia.com/gpu"})
 	n.measures.ObserveFirewall(firewall.Attempt{Vendor: "nvidia.com", Way: firewall.ByEnv},
 		admission.AttemptNeutralised)
+	missing{n.measures, n.events}.Missing(&corev1.ObjectReference{}, "nvidia.com", "", "a problem")
 	n.measures.showRegistration(nri.New(nri.Options{}))
 	held := metrics.NewKubeRegistry()
 	held.CustomMustRegister(newDeviceMetrics(fixedDevices(tainted()),

@@ -23,6 +23,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/advertise"
 	"github.com/kubedevice/kubedevice/pkg/node/cdi"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
+	"github.com/kubedevice/kubedevice/pkg/node/devicecheck"
 	"github.com/kubedevice/kubedevice/pkg/node/devicehealth"
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/failover"
@@ -81,6 +82,7 @@ type node struct {
 	health        *devicehealth.Tracker
 	taints        *devicehealth.Taints
 	refusals      *admission.Refusals
+	missing       *devicecheck.Checker
 	failover      *failover.Controller // nil where devices are not replaced
 	registration  *nri.Registration    // nil where it is off
 	nri           *nriParts            // nil in ModeCRI
@@ -95,6 +97,7 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 		latest: plugins.NewLatest(options.NodeName), measures: newMeasures(),
 		events: newAnnouncer(ctx, options.NodeName), images: images.NewCache(upstream),
 		variables: cdi.NewVariables(cmp.Or(options.cdiDir, cdi.SpecDir)), refusals: admission.NewRefusals()}
+	n.missing = newDeviceCheck(upstream, options.UpstreamEndpoint, missing{n.measures, n.events})
 	n.registry.Follow(n.latest)
 	if err := n.registry.Load(options.podsPath()); err != nil {
 		klog.FromContext(ctx).Error(err, "The node's pods are unknown until the API server has listed them")
@@ -241,6 +244,7 @@ func (n *node) start(ctx context.Context, servePath string) {
 	n.running.Go(func() { n.followInventory(ctx) })
 	n.running.Go(func() { n.trimAfterStart(ctx) })
 	n.running.Go(func() { n.cdi.Watch(ctx, n.upstream) })
+	n.running.Go(func() { n.missing.Run(ctx, devicecheck.Delays()) })
 	if n.firewall != nil {
 		n.running.Go(func() { n.firewall.Run(ctx) })
 	}
@@ -391,6 +395,7 @@ func (n *node) admission() *admission.Admission {
 		Sandboxes: newSandboxes(n.upstream, n.cdi),
 		Variables: n.variables,
 		Refusals:  n.refusals,
+		Runtimes:  firewall.NewRuntimes(n.options.DeviceFirewallVendors), Added: n.missing,
 		Events:    n.events,
 		Metrics:   n.measures,
 	}

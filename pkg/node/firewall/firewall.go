@@ -131,16 +131,23 @@ type Firewall struct {
 
 // New returns a firewall. Call Run, too.
 func New(options Options) *Firewall {
-	f := &Firewall{options: options, vendors: slices.Clone(vendors), memory: newMemory(options.StateFile)}
-	for _, declared := range options.Vendors {
-		v := declared.vendor()
+	return &Firewall{
+		options: options, vendors: withDeclared(options.Vendors), memory: newMemory(options.StateFile),
+	}
+}
+
+// withDeclared returns the vendors that are built in, and then the declared ones.
+func withDeclared(declared []Vendor) []*vendor {
+	all := slices.Clone(vendors)
+	for _, d := range declared {
+		v := d.vendor()
 		if len(v.cdiKinds) == 0 {
 			v.cdiKinds = kindsOf(v.name)
 		}
 		v.unlisted = len(v.devices) == 0
-		f.vendors = append(f.vendors, v)
+		all = append(all, v)
 	}
-	return f
+	return all
 }
 
 // Guard is what the firewall does for containers on a node at one time.

@@ -29,6 +29,8 @@ type vendor struct {
 	// vendor's devices, and unlisted says that there may be others.
 	devices  []string
 	unlisted bool
+	// setup is a command that makes the vendor's runtime the default one of the node, or empty.
+	setup string
 }
 
 // vendors are those whose container runtimes add devices on request. What they obey is from their
@@ -88,6 +90,7 @@ var vendors = []*vendor{
 		mountPaths:   []string{"/var/run/nvidia-container-devices"},
 		files:        []string{"/dev/nvidiactl", "/dev/nvidia0", "/dev/nvhost-ctrl-gpu"},
 		devices:      []string{"/dev/nvidia*", "/dev/nvidia*/*", "/dev/nvhost*", "/dev/nvmap", "/dev/dri/*"},
+		setup:        "nvidia-ctk runtime configure --set-as-default",
 	},
 	{
 		name: "amd.com",

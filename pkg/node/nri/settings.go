@@ -5,15 +5,13 @@ package nri
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/kubedevice/kubedevice/pkg/node/crio"
 )
 
 // Settings are what the configuration of a container runtime says of its default validator.
@@ -101,31 +99,11 @@ func configFlag(args []string) string {
 // ofCRIO returns what CRI-O serves of the configuration that it runs with, on the socket of the
 // CRI.
 func ofCRIO(ctx context.Context, socket string) (Settings, error) {
-	const path = "http://crio/config"
-	client := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		},
-	}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, path, nil)
+	content, err := crio.Socket(socket).Configuration(ctx)
 	if err != nil {
 		return Settings{}, err
 	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return Settings{}, fmt.Errorf("get the configuration of CRI-O: %w", err)
-	}
-	defer answer.Body.Close()
-	const most = 1 << 20
-	content, err := io.ReadAll(io.LimitReader(answer.Body, most))
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = errors.New(answer.Status)
-	}
-	if err != nil {
-		return Settings{}, fmt.Errorf("get the configuration of CRI-O: %w", err)
-	}
-	s, err := decodeCRIO(string(content))
+	s, err := decodeCRIO(content)
 	if err != nil {
 		return Settings{}, fmt.Errorf("CRI-O's configuration: %w", err)
 	}
