@@ -37,8 +37,9 @@ type Config struct {
 	// name it, None, as in NVIDIA's plugin.
 	MIG Strategy
 	// EnvVar says that containers get the list of their devices by an environment variable,
-	// VolumeMounts that they get it by mounts. One or both are set.
-	EnvVar, VolumeMounts bool
+	// VolumeMounts that they get it by mounts, and CDI that they get the CDI devices of their
+	// UUIDs. One or more are set.
+	EnvVar, VolumeMounts, CDI bool
 	// PassDeviceSpecs says that containers get the device nodes, too.
 	PassDeviceSpecs bool
 	// Layouts say which instances the plugin creates. Without any it creates none.

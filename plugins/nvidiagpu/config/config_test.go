@@ -41,6 +41,10 @@ flags:
 			content: "flags: {migStrategy: single, plugin: {deviceListStrategy: [volume-mounts, envvar]}}",
 			want:    Config{MIG: Single, EnvVar: true, VolumeMounts: true},
 		},
+		"CDI devices": {
+			content: "flags: {plugin: {deviceListStrategy: cdi-cri}}",
+			want:    Config{MIG: None, CDI: true},
+		},
 		"layouts, which NVIDIA's plugin ignores": {
 			content: `
 flags: {migStrategy: mixed}
@@ -101,7 +105,6 @@ func TestWhatIsNotDoneIsAnErrorThatNamesTheField(t *testing.T) {
 		"flags: {gdrcopyEnabled: true}":                             "flags.gdrcopyEnabled is true",
 		"flags: {mofedEnabled: true}":                               "flags.mofedEnabled is true",
 		"flags: {deviceDiscoveryStrategy: tegra}":                   `flags.deviceDiscoveryStrategy is "tegra"`,
-		"flags: {plugin: {deviceListStrategy: cdi-cri}}":            "flags.plugin.deviceListStrategy is cdi-cri",
 		"flags: {plugin: {deviceListStrategy: [cdi-annotations]}}":  "deviceListStrategy is cdi-annotations",
 		"flags: {plugin: {deviceListStrategy: other}}":              `flags.plugin.deviceListStrategy is "other"`,
 		"flags: {plugin: {deviceListStrategy: 1}}":                  "flags.plugin.deviceListStrategy is neither",
@@ -144,10 +147,11 @@ func TestAFileThatIsNotThereIsTheDefault(t *testing.T) {
 func FuzzAnyFileIsReadOrRefused(f *testing.F) {
 	f.Add("version: v1\nflags: {migStrategy: mixed, plugin: {deviceListStrategy: [envvar]}}")
 	f.Add("sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}")
+	f.Add("flags: {plugin: {deviceListStrategy: cdi-cri}}")
 	f.Add("flags: {plugin: null, gfd: {}}\nimex: {required: true}")
 	f.Fuzz(func(t *testing.T, content string) {
 		config, err := Parse([]byte(content))
-		if err == nil && (!config.EnvVar && !config.VolumeMounts || config.MIG == "") {
+		if err == nil && (!config.EnvVar && !config.VolumeMounts && !config.CDI || config.MIG == "") {
 			t.Errorf("%q is %+v", content, config)
 		}
 	})

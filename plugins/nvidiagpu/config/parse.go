@@ -168,11 +168,13 @@ func (r *reader) plugin(f *pluginFlags) {
 			r.config.EnvVar = true
 		case "volume-mounts":
 			r.config.VolumeMounts = true
-		case "cdi-annotations", "cdi-cri":
-			r.complain("flags.plugin.deviceListStrategy is %s, which is not supported: use envvar, of which NVIDIA's "+
-				"container runtime in mode cdi makes CDI devices by itself", strategy)
+		case "cdi-cri":
+			r.config.CDI = true
+		case "cdi-annotations":
+			r.complain("flags.plugin.deviceListStrategy is cdi-annotations, which is not supported: use cdi-cri, by " +
+				"which the container runtime gets the same CDI devices")
 		default:
-			r.complain("flags.plugin.deviceListStrategy is %q: use envvar or volume-mounts", strategy)
+			r.complain("flags.plugin.deviceListStrategy is %q: use envvar, volume-mounts or cdi-cri", strategy)
 		}
 	}
 	if len(f.DeviceListStrategy) == 0 {
@@ -191,7 +193,7 @@ func (r *reader) plugin(f *pluginFlags) {
 		{"flags.plugin.containerDriverRoot", f.ContainerDriverRoot},
 	} {
 		if field.value != nil {
-			r.note(field.name, "it is for CDI alone")
+			r.note(field.name, "it is for CDI files that NVIDIA's plugin makes; use nvidia-ctk cdi generate")
 		}
 	}
 }

@@ -20,6 +20,14 @@ import (
 // and instances a container sees.
 const VisibleDevices = "NVIDIA_VISIBLE_DEVICES"
 
+// noDevices is the value of VisibleDevices for which NVIDIA's container runtime leaves a container
+// as it is.
+const noDevices = "void"
+
+// cdiKind is the kind of the CDI devices that nvidia-ctk cdi generate describes. Their names are
+// the UUIDs of GPUs and instances, among others.
+const cdiKind = "nvidia.com/gpu"
+
 // visibleMounts is the value of VisibleDevices, and the directory in which a mount for each device
 // has its UUID as the name.
 const visibleMounts = "/var/run/nvidia-container-devices"
@@ -30,8 +38,34 @@ var controlNodes = []string{
 	"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset",
 }
 
+var _ device.Allocator = (*Device)(nil)
+
+// AllocateContainer implements device.Allocator: Allocate, with CDI devices where the configuration
+// says so. The container runtime refuses a container with one that no CDI file describes.
+func (d *Device) AllocateContainer(pod *types.PodInfo, container *types.ContainerInfo) (*device.Allocation, error) {
+	mounts, nodes, envs, err := d.Allocate(pod, container)
+	if err != nil || envs == nil {
+		return nil, err
+	}
+	allocation := &device.Allocation{Envs: envs}
+	for _, m := range mounts {
+		allocation.Mounts = append(allocation.Mounts, device.HostMount{
+			HostPath: m.HostPath, ContainerPath: m.ContainerPath, Readonly: m.Readonly,
+		})
+	}
+	for _, node := range nodes {
+		allocation.Devices = append(allocation.Devices, device.HostDevice{HostPath: node})
+	}
+	if d.config.CDI {
+		for _, uuid := range slices.Concat(gpu.Allocated(container), gpu.Instances(container)) {
+			allocation.CDIDevices = append(allocation.CDIDevices, cdiKind+"="+uuid)
+		}
+	}
+	return allocation, nil
+}
+
 // Allocate names the container's GPUs and instances for NVIDIA's container runtime, as the
-// configuration says.
+// configuration says. With CDI devices alone, it names none.
 func (d *Device) Allocate(
 	_ *types.PodInfo,
 	container *types.ContainerInfo,
@@ -100,13 +134,17 @@ func (d *Device) capabilities(k known, instance nvml.Instance) ([]string, error)
 	return instanceNodes(d.paths.Minors, k.minor, instance)
 }
 
-// list returns the variable and the mounts by which the runtime knows the devices.
+// list returns the variable and the mounts by which the runtime knows the devices. The variable
+// overrides that of the image, which in NVIDIA's images requests all GPUs.
 func list(c config.Config, uuids []string) (envs map[string]string, mounts []device.Mount) {
-	envs = map[string]string{VisibleDevices: visibleMounts}
+	envs = map[string]string{VisibleDevices: noDevices}
 	if c.EnvVar {
 		envs[VisibleDevices] = strings.Join(uuids, ",")
 	}
 	if c.VolumeMounts {
+		if !c.EnvVar {
+			envs[VisibleDevices] = visibleMounts
+		}
 		for _, uuid := range uuids {
 			mounts = append(mounts, device.Mount{HostPath: "/dev/null", ContainerPath: visibleMounts + "/" + uuid})
 		}

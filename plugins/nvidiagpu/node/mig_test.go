@@ -295,6 +295,35 @@ func TestAContainerGetsExactlyItsInstances(t *testing.T) {
 	}
 }
 
+func TestCDIDevicesAreThoseOfTheAllocatedGPUsAndInstances(t *testing.T) {
+	library := nvmltest.Build(t, hopper())
+	library.Partition(t, map[int][]nvmltest.Part{1: {library.At("1g.10gb", 0)}})
+	whole, part := nvmltest.UUID(0), nvmltest.InstanceUUID(1, 1, 0)
+	both := []string{"nvidia.com/gpu=" + whole, "nvidia.com/gpu=" + part}
+	for strategy, want := range map[string]device.Allocation{
+		"cdi-cri":           {Envs: map[string]string{VisibleDevices: "void"}, CDIDevices: both},
+		"[cdi-cri, envvar]": {Envs: map[string]string{VisibleDevices: whole + "," + part}, CDIDevices: both},
+		"envvar":            {Envs: map[string]string{VisibleDevices: whole + "," + part}},
+		"volume-mounts": {
+			Envs: map[string]string{VisibleDevices: "/var/run/nvidia-container-devices"},
+			Mounts: []device.HostMount{
+				{HostPath: "/dev/null", ContainerPath: "/var/run/nvidia-container-devices/" + whole},
+				{HostPath: "/dev/null", ContainerPath: "/var/run/nvidia-container-devices/" + part},
+			},
+		},
+	} {
+		d := configured(t, library, "flags: {migStrategy: mixed, plugin: {deviceListStrategy: "+strategy+"}}")
+		update(t, d)
+		got, err := d.AllocateContainer(types.NewPodInfo(), allocated("gpu/"+whole, instance(1, 1, 0)))
+		if diff := cmp.Diff(&want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", strategy, err, diff)
+		}
+		if none, err := d.AllocateContainer(types.NewPodInfo(), allocated()); none != nil || err != nil {
+			t.Errorf("%s: a container without GPUs gets %v, %v", strategy, none, err)
+		}
+	}
+}
+
 func TestWhatIsNotAnInstanceAnyMoreIsNotGiven(t *testing.T) {
 	library := nvmltest.Build(t, hopper())
 	library.Partition(t, map[int][]nvmltest.Part{1: {library.At("1g.10gb", 0)}})
