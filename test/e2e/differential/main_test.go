@@ -3,8 +3,8 @@
 
 // Package differential tests that what device plugins do has the same outcome with kubecri as with
 // the kubelet. One scripted plugin does it at the kubelet of one node and at kubecri of another, at
-// the same time and in the same cluster, for each row of a table. Where the outcomes differ, the
-// table has both of them, and the sentence of docs/device-plugins.md that says why.
+// the same time and in the same cluster, for each behaviour in testdata. Where the outcomes differ,
+// the behaviour has both of them, and the sentence of docs/device-plugins.md that says why.
 package differential
 
 import (
@@ -18,18 +18,29 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kubedevice/kubedevice/test/binaries"
 	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 )
 
-// shared is the cluster of the package. Its first node has no kubecri.
-var shared *cluster.Cluster
+var (
+	// shared is the cluster of the package. Its first node has no kubecri.
+	shared *cluster.Cluster
+	// directory has the files of the test.
+	directory string
+)
 
 func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, prepare, use)) }
 
 func prepare(dir string) (cluster.Options, error) {
 	options, err := clustertest.HostedOptions("e2e-differential", 2, dir)
 	if err != nil {
+		return options, err
+	}
+	directory = dir
+	if err := errors.Join(
+		buildProgram(dir), clustertest.Build(context.Background(), options.Programs, binaries.DevicePlugins),
+	); err != nil {
 		return options, err
 	}
 	options.Nodes[0].Kubecri = nil
@@ -96,7 +107,7 @@ func furnish(n *cluster.Node) error {
 }
 
 // timeout is how long the whole table may take on a busy machine.
-const timeout = 8 * time.Minute
+const timeout = 12 * time.Minute
 
 func tableContext(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)

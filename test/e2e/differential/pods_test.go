@@ -5,8 +5,9 @@ package differential
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,7 +32,7 @@ const prelude = `can() {
 
 // The times that pods have.
 const (
-	podTimeout = 60 * time.Second // to end, or to be ready
+	podTimeout = 3 * time.Minute // to end, or to be ready: many start at the same time
 	// failureTimeout is how long a container must fail to be created to count as one that does not
 	// run: both hosts try again.
 	failureTimeout = 15 * time.Second
@@ -40,79 +41,77 @@ const (
 // doesNotRun is the outcome of a pod whose container is not created.
 const doesNotRun = "does not run"
 
-// pod returns a pod of the row on the host's node that requests so many devices of each resource,
-// and writes what a command prints into the message of its end.
+// pod returns a pod of the behaviour on the host's node with these requests, which writes what a
+// command prints into the message of its end.
 func (s *side) pod(command string, requests map[types.ResourceName]int64) *corev1.Pod {
-	s.mu.Lock()
 	s.pods++
-	name := fmt.Sprintf("%s-%s-%d", s.name, s.row, s.pods)
-	s.mu.Unlock()
-	pod := kube.NewPod(name, image.Busybox, "sh", "-c",
+	pod := kube.NewPod(fmt.Sprintf("%s-%s-%d", s.name, s.row, s.pods), image.Busybox, "sh", "-c",
 		"(\n"+prelude+command+"\n) >/dev/termination-log 2>&1")
 	pod.Namespace = s.namespace
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
-	limits := corev1.ResourceList{}
-	for name, count := range requests {
-		limits[corev1.ResourceName(name)] = *resource.NewQuantity(count, resource.DecimalSI)
-	}
-	pod.Spec.Containers[0].Resources.Limits = limits
+	pod.Spec.Containers[0].Resources.Limits = limits(requests)
 	return clustertest.On(s.node.Name, pod)
 }
 
-// one is a request for one device of the row's resource.
-func (s *side) one() map[types.ResourceName]int64 { return s.some(1) }
-
-// some is a request for so many of them.
+// some is a request for so many devices of the behaviour's resource.
 func (s *side) some(count int64) map[types.ResourceName]int64 {
 	return map[types.ResourceName]int64{s.resource: count}
 }
 
-// probe runs a pod with one device, and returns what its command prints.
-func (s *side) probe(command string) string { return s.run(s.pod(command, s.one())) }
+func limits(requests map[types.ResourceName]int64) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for name, count := range requests {
+		list[corev1.ResourceName(name)] = *resource.NewQuantity(count, resource.DecimalSI)
+	}
+	return list
+}
 
 // run runs a pod to its end, and returns what it has printed, on one line.
-func (s *side) run(pod *corev1.Pod) string {
-	return s.await(s.create(pod), func(now *corev1.Pod) bool { return now.Status.Phase == corev1.PodSucceeded })
-}
-
-// create creates a pod.
-func (s *side) create(pod *corev1.Pod) *corev1.Pod {
+func (s *side) run(pod *corev1.Pod, w waiting) (string, error) {
 	created, err := shared.Client.CreatePod(s.ctx, pod)
 	if err != nil {
-		panic(outcome(err.Error()))
+		return "", err
 	}
-	return created
+	return s.await(created, w, func(now *corev1.Pod) bool { return now.Status.Phase == corev1.PodSucceeded })
 }
 
-// await waits until is holds for a pod, and returns what its container printed at its end; or that
-// it does not run.
-func (s *side) await(pod *corev1.Pod, is func(*corev1.Pod) bool) string {
+// await waits until is holds for a pod, and returns what its containers printed at their ends; or
+// that it does not run, or is not scheduled.
+func (s *side) await(pod *corev1.Pod, w waiting, is func(*corev1.Pod) bool) (string, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, podTimeout)
 	defer cancel()
 	failing := time.Time{}
 	text := ""
 	_, err := shared.Client.AwaitPod(ctx, pod, "to run", func(now *corev1.Pod) bool {
 		switch {
+		case w.unschedulable && isUnschedulable(now, w.because):
+			text = "not scheduled"
+			return true
 		case is(now):
 			text = printed(now)
 			return true
 		case now.Status.Phase == corev1.PodFailed:
 			text = doesNotRun
 			return true
-		case failing.IsZero() && isRefused(now):
+		case failing.IsZero() && !w.patient && isRefused(now):
 			failing = time.Now()
 			time.AfterFunc(failureTimeout, cancel)
 		}
 		return false
 	})
-	switch {
-	case err == nil:
-		return text
-	case !failing.IsZero():
-		return doesNotRun
-	default:
-		return "pending: " + pendingReason(err.Error())
+	if err != nil && !failing.IsZero() && s.ctx.Err() == nil {
+		return doesNotRun, nil
 	}
+	return text, err
+}
+
+// isUnschedulable reports whether the scheduler has found no node for a pod, for a reason with a
+// text in it.
+func isUnschedulable(pod *corev1.Pod, because string) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse &&
+			strings.Contains(c.Message, because)
+	})
 }
 
 // isRefused reports whether a container of the pod could not be created.
@@ -138,48 +137,30 @@ func printed(pod *corev1.Pod) string {
 	return strings.Join(lines, "; ")
 }
 
-var insufficient = regexp.MustCompile(`Insufficient|too few|at most \d+ bytes|more than \d+ bytes`)
-
-// pendingReason is the part of what is said of a pending pod that counts.
-func pendingReason(text string) string {
-	if found := insufficient.FindString(text); found != "" {
-		return "not schedulable"
-	}
-	return text
-}
-
 // idle runs a pod with one device that goes on, and returns it when it is ready.
-func (s *side) idle() *corev1.Pod {
-	pod := s.pod("", s.one())
+func (s *side) idle() (*corev1.Pod, error) {
+	pod := s.pod("", s.some(1))
 	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	pod.Spec.Containers[0].Command = clustertest.Idle
-	ready := s.create(pod)
-	if got := s.await(ready, func(now *corev1.Pod) bool {
-		if kube.Ready(now) {
-			ready = now
-		}
-		return kube.Ready(now)
-	}); got != "" {
-		panic(outcome("a pod that goes on " + got))
-	}
-	return ready
+	return shared.Client.RunPod(s.ctx, pod)
 }
 
 // restart ends the container of a pod, and returns the variable DIFF of the next one, or that it
 // does not run.
-func (s *side) restart(pod *corev1.Pod) string {
+func (s *side) restart(pod *corev1.Pod) (string, error) {
+	if pod == nil {
+		return "", errors.New("no pod is idle")
+	}
 	before := pod.Status.ContainerStatuses[0].ContainerID
 	if err := shared.Client.EndContainer(s.ctx, pod); err != nil {
-		panic(outcome(err.Error()))
+		return "", err
 	}
-	if got := s.await(pod, func(now *corev1.Pod) bool {
+	got, err := s.await(pod, waiting{}, func(now *corev1.Pod) bool {
 		return kube.Ready(now) && now.Status.ContainerStatuses[0].ContainerID != before
-	}); got != "" {
-		return doesNotRun
+	})
+	if err != nil || got != "" {
+		return got, err
 	}
 	value, err := shared.Client.Exec(s.ctx, pod, "main", "sh", "-c", "echo $DIFF")
-	if err != nil {
-		return err.Error()
-	}
-	return "runs with " + strings.TrimSpace(value)
+	return "runs with " + strings.TrimSpace(value), err
 }

@@ -13,19 +13,27 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 )
 
 // atKubecri is a row at kubecri alone, until the test ends.
 func atKubecri(ctx context.Context, t *testing.T, row string) *side {
 	t.Helper()
-	h := newHost(t, "kubecri", shared.Nodes[1], "kubedevice", clustertest.KubecriPodResources, "")
-	s := &side{host: h, ctx: ctx, row: row, resource: types.ResourceName("diff.example/" + row)}
+	s := newSide(ctx, newHost(t, kubecri, shared.Nodes[1], "kubedevice", clustertest.KubecriPodResources, ""), row)
 	t.Cleanup(s.end)
 	return s
+}
+
+// start starts the plugin of the row with these devices.
+func (s *side) start(t *testing.T, devices string) *process {
+	t.Helper()
+	p, err := s.plugin("plugin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.must(t, "devices "+devices, "start")
+	return p
 }
 
 // counts waits until so many devices of the row are allocatable on the node.
@@ -44,19 +52,15 @@ func (s *side) counts(t *testing.T, count int64) {
 func TestPluginsThatListTooMuchCostOthersNothing(t *testing.T) {
 	ctx := tableContext(t)
 	small := atKubecri(ctx, t, "small")
-	p := small.offers(dev("a"), dev("b")).serve().register()
+	p := small.start(t, "a b")
 	small.counts(t, 2)
-	var large []*pluginapi.Device
-	for i := range 3500 {
-		large = append(large, dev(fmt.Sprintf("%s-%d", strings.Repeat("x", 90), i)))
-	}
 	for _, row := range []string{"large", "larger"} {
 		s := atKubecri(ctx, t, row)
-		s.offers(large...).serve().register()
+		s.start(t, "<x*90>-<0..3499>")
 		clustertest.AwaitMetric(ctx, t, s.node, fmt.Sprintf(`kubecri_devices_unpublished{plugin="%s"} 1`, s.resource))
 	}
 
-	p.SetDevices(unhealthy("a"), dev("b"))
+	p.must(t, "devices a!Unhealthy b")
 
 	small.counts(t, 1)
 	text, err := small.node.Get(ctx, "/readyz?verbose")
@@ -68,14 +72,14 @@ func TestPluginsThatListTooMuchCostOthersNothing(t *testing.T) {
 func TestADeviceThatFlapsCostsFewWritesOfItsNode(t *testing.T) {
 	ctx := tableContext(t)
 	s := atKubecri(ctx, t, "flapping")
-	p := s.offers(dev("a"), dev("b")).serve().register()
+	p := s.start(t, "a b")
 	s.counts(t, 2)
 	before := writes(ctx, t, s)
 
 	for range 30 { // in 22 seconds
-		p.SetDevices(unhealthy("a"), dev("b"))
+		p.must(t, "devices a!Unhealthy b")
 		time.Sleep(370 * time.Millisecond)
-		p.SetDevices(dev("a"), dev("b"))
+		p.must(t, "devices a b")
 		time.Sleep(370 * time.Millisecond)
 	}
 

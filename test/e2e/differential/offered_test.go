@@ -1,0 +1,76 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package differential
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+)
+
+// settle is how long a behaviour waits for what it expects before it says what is there instead.
+const settle = 10 * time.Second
+
+// offered waits until just these devices of the behaviour's resource are offered, each with its
+// NUMA nodes behind @, and returns those that are.
+func (s *side) offered(want ...string) string {
+	slices.Sort(want)
+	text := strings.Join(want, " ")
+	got := ""
+	deadline := time.Now().Add(settle)
+	for time.Now().Before(deadline) && s.ctx.Err() == nil {
+		if got = s.now(); got == text {
+			return got
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return got
+}
+
+// stays is offered for a state that is expected to last.
+func (s *side) stays(want ...string) string {
+	s.offered(want...)
+	time.Sleep(2 * time.Second)
+	return s.now()
+}
+
+// now returns the devices that are offered.
+func (s *side) now() string {
+	answer, err := s.agent.GetAllocatableResources(s.ctx, &podresourcesapi.AllocatableResourcesRequest{},
+		grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(64<<20))
+	if err != nil {
+		return err.Error()
+	}
+	var devices []string
+	for _, d := range answer.GetDevices() {
+		if d.GetResourceName() != string(s.resource) {
+			continue
+		}
+		var nodes []int
+		for _, n := range d.GetTopology().GetNodes() {
+			nodes = append(nodes, int(n.GetID()))
+		}
+		for _, id := range d.GetDeviceIds() {
+			devices = append(devices, idWithNUMA(id, nodes))
+		}
+	}
+	slices.Sort(devices)
+	return strings.Join(slices.Compact(devices), " ")
+}
+
+// idWithNUMA is the ID of a device with its NUMA nodes behind @, or alone without any.
+func idWithNUMA(id string, numa []int) string {
+	if len(numa) == 0 {
+		return id
+	}
+	var nodes []string
+	for _, node := range slices.Sorted(slices.Values(numa)) {
+		nodes = append(nodes, fmt.Sprint(node))
+	}
+	return id + "@" + strings.Join(nodes, ",")
+}
