@@ -5,6 +5,7 @@ package criproxy
 
 import (
 	"fmt"
+	"slices"
 
 	"google.golang.org/grpc/mem"
 )
@@ -20,6 +21,24 @@ func (f *frame) free() {
 	f.data.Free()
 	f.data = nil
 }
+
+// notifyFreed returns a channel that receives a value when nothing references the frame any more.
+func (f *frame) notifyFreed() <-chan struct{} {
+	freed := make(freedNotifier, 1)
+	// grpc passes only buffers of more than a kilobyte to their pool; this one holds no data.
+	empty := make([]byte, 0, 2<<10)
+	f.data = append(slices.Clip(f.data), mem.NewBuffer(&empty, freed))
+	return freed
+}
+
+// freedNotifier is the pool of one buffer that receives a value when the buffer is freed.
+type freedNotifier chan struct{}
+
+// Get implements mem.BufferPool.
+func (freedNotifier) Get(length int) *[]byte { return mem.DefaultBufferPool().Get(length) }
+
+// Put implements mem.BufferPool.
+func (n freedNotifier) Put(*[]byte) { n <- struct{}{} }
 
 // rawCodec moves frames between the wire and the proxy without decoding them.
 type rawCodec struct{}

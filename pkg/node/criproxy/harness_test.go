@@ -37,7 +37,7 @@ func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
 type handler func(method string, stream grpc.ServerStream) error
 
 // startRuntime serves handle on the socket at path until stop is called.
-func startRuntime(t *testing.T, path string, handle handler) (stop func()) {
+func startRuntime(t testing.TB, path string, handle handler) (stop func()) {
 	t.Helper()
 	listener, err := net.Listen("unix", path)
 	if err != nil {
@@ -64,7 +64,14 @@ func startRuntime(t *testing.T, path string, handle handler) (stop func()) {
 }
 
 // startProxy starts a proxy for the runtime at path and returns a client of the proxy.
-func startProxy(t *testing.T, path string, options Options) *grpc.ClientConn {
+func startProxy(t testing.TB, path string, options Options) *grpc.ClientConn {
+	t.Helper()
+	_, client := serveProxy(t, path, options)
+	return client
+}
+
+// serveProxy starts a proxy for the runtime at path and returns it with a client.
+func serveProxy(t testing.TB, path string, options Options) (*Proxy, *grpc.ClientConn) {
 	t.Helper()
 	upstream, err := Dial(path)
 	if err != nil {
@@ -89,10 +96,10 @@ func startProxy(t *testing.T, path string, options Options) *grpc.ClientConn {
 		}
 		upstream.Close()
 	})
-	return client
+	return proxy, client
 }
 
-func dialBytes(t *testing.T, path string) *grpc.ClientConn {
+func dialBytes(t testing.TB, path string) *grpc.ClientConn {
 	t.Helper()
 	client, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{}), grpc.MaxCallRecvMsgSize(64<<20)))

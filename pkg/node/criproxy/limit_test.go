@@ -6,10 +6,7 @@ package criproxy
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
-	"runtime"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -102,45 +99,44 @@ func TestManyRequestsAboveTheLimitTakeTheMemoryOfAFew(t *testing.T) {
 	const callers, size = 25, 4 << 20
 	client := startBoth(t, echo, limitedTo(1000))
 	request := bytes.Repeat([]byte("abc"), size/3)
-	var before, peak atomic.Uint64
-	inUse := func() uint64 {
-		var stats runtime.MemStats
-		debug.FreeOSMemory() // which collects garbage first
-		runtime.ReadMemStats(&stats)
-		return stats.HeapAlloc
+	used := peakDuring(func() {
+		var calling sync.WaitGroup
+		for range callers {
+			calling.Go(func() {
+				_, err := invoke(testContext(t), client, limitedMethod, request)
+				if status.Code(err) != codes.FailedPrecondition {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+		calling.Wait()
+	})
+	// Each of them is held once by the caller's transport, too.
+	if used > callers*size*7/8 {
+		t.Errorf("%d MiB at the peak", used>>20)
 	}
-	before.Store(inUse())
+	t.Logf("%d MiB at the peak", used>>20)
+}
+
+// peakDuring returns by how many bytes do increases the memory in use by client, proxy and runtime
+// together, at most.
+func peakDuring(do func()) int64 {
+	before := heap()
+	peak := before
 	done := make(chan struct{})
-	var watching, calling sync.WaitGroup
+	var watching sync.WaitGroup
 	watching.Go(func() {
 		for {
 			select {
 			case <-done:
 				return
 			default:
-				peak.Store(max(peak.Load(), inUse()))
+				peak = max(peak, heap())
 			}
 		}
 	})
-	errs := make(chan error, callers)
-	for range callers {
-		calling.Go(func() {
-			_, err := invoke(testContext(t), client, limitedMethod, request)
-			if status.Code(err) != codes.FailedPrecondition {
-				errs <- fmt.Errorf("got %w", err)
-			}
-		})
-	}
-	calling.Wait()
+	do()
 	close(done)
 	watching.Wait()
-	close(errs)
-	for err := range errs {
-		t.Error(err)
-	}
-	// Each of them is held once by the caller's transport, too.
-	if used := peak.Load() - before.Load(); used > callers*size*7/8 {
-		t.Errorf("%d MiB at the peak", used>>20)
-	}
-	t.Logf("%d MiB at the peak", (peak.Load()-before.Load())>>20)
+	return peak - before
 }

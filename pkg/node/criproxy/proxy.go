@@ -86,6 +86,7 @@ type Proxy struct {
 	requests sync.WaitGroup
 	// receiving has a slot for each call of a limited method that receives its request.
 	receiving chan struct{}
+	answers   *answerSlots
 }
 
 // receivers is how many requests of limited methods the proxy receives at a time: this bounds the
@@ -99,7 +100,10 @@ const requestWindow = 64 << 10
 
 // New returns a proxy for upstream. The caller closes upstream after Shutdown.
 func New(upstream *grpc.ClientConn, options Options) *Proxy {
-	p := &Proxy{upstream: upstream, options: options, receiving: make(chan struct{}, receivers)}
+	p := &Proxy{
+		upstream: upstream, options: options, receiving: make(chan struct{}, receivers),
+		answers: newAnswerSlots(options.Unary),
+	}
 	p.ending, p.end = context.WithCancel(context.Background())
 	p.server = grpc.NewServer(
 		grpc.ForceServerCodecV2(rawCodec{}),

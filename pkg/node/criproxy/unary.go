@@ -35,7 +35,8 @@ func (p *Proxy) forwardUnary(method string, down grpc.ServerStream, first *frame
 	}
 	defer request.free()
 	opening := time.Now()
-	up, err := p.upstream.NewStream(outgoing(down.Context()), oneEachWay, method, grpc.ForceCodecV2(rawCodec{}))
+	ctx, complete := withCompletion(outgoing(down.Context()))
+	up, err := p.upstream.NewStream(ctx, oneEachWay, method, grpc.ForceCodecV2(rawCodec{}))
 	addSince(waited, opening)
 	if err != nil {
 		return err
@@ -48,20 +49,43 @@ func (p *Proxy) forwardUnary(method string, down grpc.ServerStream, first *frame
 	if err := up.SendMsg(request); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	reply := &frame{}
-	defer reply.free()
-	err = up.RecvMsg(reply)
-	if header, headerErr := up.Header(); headerErr == nil && header != nil {
+	release := func() {}
+	// An answer with only a status has no headers.
+	if header, err := up.Header(); err == nil && header != nil {
 		// The reply sends the headers. Setting them is an error only after that.
 		if err := down.SetHeader(header); err != nil {
 			return err
 		}
+		if release, err = p.answers.take(ctx, method, complete); err != nil {
+			return err
+		}
 	}
+	defer release()
+	return forwardReply(down, up)
+}
+
+// forwardReply forwards the reply of a unary call, or returns the call's status. It returns when
+// the transport does not hold a large reply any more.
+func forwardReply(down grpc.ServerStream, up grpc.ClientStream) error {
+	reply := &frame{}
+	err := up.RecvMsg(reply)
 	down.SetTrailer(up.Trailer())
 	if err != nil {
+		reply.free()
 		return err
 	}
-	return down.SendMsg(reply)
+	if reply.data.Len() <= answerWindow {
+		defer reply.free()
+		return down.SendMsg(reply)
+	}
+	freed := reply.notifyFreed()
+	err = down.SendMsg(reply)
+	reply.free()
+	select {
+	case <-freed:
+	case <-down.Context().Done():
+	}
+	return err
 }
 
 // outgoing returns the context of the call to the runtime for the kubelet's call with this context.

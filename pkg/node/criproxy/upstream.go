@@ -25,9 +25,10 @@ var reconnect = grpc.ConnectParams{
 	MinConnectTimeout: 3 * time.Second,
 }
 
-// window is how much of a reply the runtime may send ahead of its reader. A list of a thousand
-// containers is a megabyte: it fits into this window and arrives without a wait; with grpc's own 64
-// KiB the runtime waits for every piece. It is also the memory cost of a blocked reader.
+// window is how much the runtime may send on the connection before the transport has read it. A
+// list of a thousand containers is a megabyte: it arrives without a wait; with grpc's own 64 KiB
+// the runtime waits for every piece. It costs no memory: the transport reads at once, and
+// answerWindow limits each call.
 const window = 4 << 20
 
 // chunk is the size of reads from the runtime and of writes to the kubelet: four times grpc's own
@@ -58,8 +59,9 @@ func Dial(path string) (*grpc.ClientConn, error) {
 		grpc.WithConnectParams(reconnect),
 		grpc.WithIdleTimeout(0),
 		grpc.WithNoProxy(),
-		grpc.WithInitialWindowSize(window),
-		grpc.WithInitialConnWindowSize(window),
+		grpc.WithStaticStreamWindowSize(answerWindow),
+		grpc.WithStaticConnWindowSize(window),
+		grpc.WithStatsHandler(completions{}),
 		grpc.WithReadBufferSize(chunk),
 		experimental.WithBufferPool(newFramePool()),
 		grpc.WithDisableServiceConfig(),
