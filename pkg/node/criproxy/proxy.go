@@ -7,7 +7,8 @@
 // streaming, known or unknown, to the runtime, with metadata, deadline, cancellation and
 // half-close, and returns the runtime's headers, messages, trailers, status code and status
 // details. It limits the message size only where its options do, and it has back-pressure: a slow
-// reader costs one flow-control window. It does not answer Unimplemented by itself, which the
+// reader of a stream costs one message and one flow-control window. Of unary methods it receives a
+// few large answers at a time, and the others wait at the runtime. It does not answer Unimplemented by itself, which the
 // kubelet would remember until its restart; during an outage of the runtime, it answers
 // Unavailable.
 //
@@ -60,8 +61,9 @@ type Options struct {
 	// Failed, for edited methods, receive each failed call that their edit admitted, before the
 	// caller gets the status.
 	Failed map[string]Failed
-	// Unary are methods, by full name, with one request and one reply. Naming a method here only
-	// makes its calls cheaper; the proxy forwards all others as streams, which suits any call.
+	// Unary are methods, by full name, with one request and one reply. Naming a method here makes
+	// its calls cheaper and bounds the memory of its replies; the proxy forwards all others as
+	// streams, which suits any call.
 	Unary map[string]bool
 	// Metrics, if set, counts calls.
 	Metrics Metrics
@@ -86,7 +88,8 @@ type Proxy struct {
 	requests sync.WaitGroup
 	// receiving has a slot for each call of a limited method that receives its request.
 	receiving chan struct{}
-	answers   *answerSlots
+	// answers has a slot for each large answer of a unary method.
+	answers *answerSlots
 }
 
 // receivers is how many requests of limited methods the proxy receives at a time: this bounds the
