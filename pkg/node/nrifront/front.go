@@ -198,6 +198,9 @@ func (f *Front) Synchronize(_ context.Context, pods []*api.PodSandbox, container
 	f.options.Devices.keepOnly(uids)
 	f.options.View.replace(known, containers)
 	f.sizes.replace(pods, containers)
+	if f.sizes.sandboxesSum() > nribound.MaxSandboxes {
+		f.makeRoom()
+	}
 	inspected, ending := f.options.Devices.hold()
 	f.run(func() { f.inspect(ctx, known, containers, inspected, ending) })
 	return nil

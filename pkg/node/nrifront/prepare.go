@@ -45,6 +45,7 @@ func (f *Front) Prepare(ctx context.Context) error {
 	klog.FromContext(ctx).Info("Containers are ended for kubecri to be registered", logkey.Reason, cause.Error())
 	since := f.options.Key.KeySince()
 	f.endInadmissible(ctx, &list, since)
+	f.endEmpty(ctx, &list, since)
 	for {
 		cause := list.Check()
 		if cause == nil || !f.endLargest(ctx, &list, since) {
@@ -78,11 +79,13 @@ func (f *Front) endInadmissible(ctx context.Context, list *nrilist.List, since t
 	})
 }
 
+// unsendable is the end of the reason for what is ended. It takes the size.
+const unsendable = "the container runtime cannot send the list of its containers to kubecri, which decides about " +
+	"devices, and this takes %d bytes in the list"
+
 // endLargest ends the largest sandbox without a container that runs, or else the largest container
 // or pod, that was created since then. It reports whether there was one that could be ended.
 func (f *Front) endLargest(ctx context.Context, list *nrilist.List, since time.Time) bool {
-	const left = "the container runtime cannot send the list of its containers to kubecri, which decides about " +
-		"devices, and this takes %d bytes in the list"
 	occupied := map[string]bool{} // sandboxes
 	for _, c := range list.Containers {
 		occupied[c.Sandbox] = true
@@ -111,15 +114,17 @@ func (f *Front) endLargest(ctx context.Context, list *nrilist.List, since time.T
 	case container >= 0 && (sandbox < 0 || list.Containers[container].Size >= list.Sandboxes[sandbox].Size):
 		c := list.Containers[container]
 		list.Containers = slices.Delete(list.Containers, container, container+1)
-		return f.endOne(ctx, list.SandboxOf(c).PodSandbox, c.Name, fmt.Sprintf("container %q is ended: "+left, c.Name,
-			c.Size), func() error { return f.options.Ender.EndContainer(ctx, c.ID) })
+		reason := fmt.Sprintf("container %q is ended: "+unsendable, c.Name, c.Size)
+		return f.endOne(ctx, list.SandboxOf(c).PodSandbox, c.Name, reason, func() error {
+			return f.options.Ender.EndContainer(ctx, c.ID)
+		})
 	case sandbox >= 0:
 		s := list.Sandboxes[sandbox]
 		list.Sandboxes = slices.Delete(list.Sandboxes, sandbox, sandbox+1)
 		list.Containers = slices.DeleteFunc(list.Containers, func(c nrilist.Container) bool {
 			return c.Sandbox == s.GetId()
 		})
-		reason := fmt.Sprintf("the pod's sandbox is removed: "+left, s.Size)
+		reason := fmt.Sprintf("the pod's sandbox is removed: "+unsendable, s.Size)
 		return f.endOne(ctx, s.PodSandbox, "", reason, func() error {
 			return f.options.Ender.EndPod(ctx, s.GetId())
 		})

@@ -9,11 +9,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/kubedevice/kubedevice/pkg/node/admission"
+	"github.com/kubedevice/kubedevice/pkg/node/nribound"
+	"github.com/kubedevice/kubedevice/pkg/node/nrilist"
 )
 
 // listing is a runtime that NRI does not reach, with the front that prepares its registration.
@@ -31,6 +35,8 @@ func newListing(t *testing.T) *listing {
 	behind.start() // without it, nothing is known of grants
 	l := &listing{fixture: &fixture{t: t, live: map[string]bool{}}}
 	end := func(_ context.Context, id string) error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		if l.failing == nil {
 			l.ended = append(l.ended, id)
 		}
@@ -96,8 +102,13 @@ func TestTheLargestPodsAreEndedWhereTheirSandboxesAreTheReason(t *testing.T) {
 	if err := l.front.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if len(l.ended) == 0 || len(l.ended) > 40 || l.ended[0] != "sandbox-pod59" || slices.Contains(l.ended, "system") {
-		t.Errorf("%v are ended", l.ended)
+	var largest []string
+	for i := range l.ended {
+		largest = append(largest, fmt.Sprint("sandbox-pod", 59-i))
+	}
+	slices.Sort(l.ended)
+	if len(l.ended) == 0 || len(l.ended) > 40 || !slices.Equal(l.ended, slices.Sorted(slices.Values(largest))) {
+		t.Errorf("%v are ended, want the largest", l.ended)
 	}
 }
 
@@ -117,6 +128,68 @@ func TestSandboxesWithoutContainersAreRemovedFirst(t *testing.T) {
 		return !strings.HasPrefix(id, "sandbox-finished")
 	}) {
 		t.Errorf("%v are ended, want sandboxes of finished pods alone", l.ended)
+	}
+}
+
+func TestThousandsOfFinishedPodsDelayTheRegistrationLittle(t *testing.T) {
+	const many = 4000
+	l := newListing(t)
+	l.sandbox = append(l.finished(many), l.pod("plain", ""))
+	l.running = large(10, 100, installed+1)
+	var ending atomic.Int32
+	together := make(chan struct{})
+	ended := map[string]bool{}
+	l.front.options.Ender = ender(func(ctx context.Context, id string) error {
+		if ending.Add(1) == removals {
+			close(together)
+		}
+		select {
+		case <-together:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		ended[id] = true
+		return nil
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := l.front.Prepare(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if ctx.Err() != nil {
+		t.Error("it takes a minute")
+	}
+	list, err := l.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list.Sandboxes = slices.DeleteFunc(list.Sandboxes, func(s nrilist.Sandbox) bool { return ended[s.GetId()] })
+	if err := list.Check(); err != nil {
+		t.Errorf("%d are removed, and the list cannot be sent: %v", len(ended), err)
+	}
+	t.Logf("%d are removed", len(ended))
+	if len(ended) > many-nribound.MaxSandboxes/nribound.SmallSandbox {
+		t.Error("these are too many")
+	}
+}
+
+func TestASandboxThatCannotBeRemovedLeavesTheOthersRemoved(t *testing.T) {
+	l := newListing(t)
+	l.sandbox = append(l.finished(600), l.pod("plain", ""))
+	l.running = large(1, 100, installed+1)
+	var removed atomic.Int32
+	l.front.options.Ender = ender(func(_ context.Context, id string) error {
+		if id == "sandbox-finished0" {
+			return errors.New("it hangs")
+		}
+		removed.Add(1)
+		return nil
+	})
+	err := l.front.Prepare(t.Context())
+	if n := removed.Load(); n < 100 {
+		t.Errorf("%d are removed, %v", n, err)
 	}
 }
 

@@ -4,8 +4,10 @@
 package nrifront
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -28,18 +30,17 @@ const (
 )
 
 // makeRoom removes sandboxes of pods that have ended, unless that is done already. It does not wait
-// for that: the runtime answers no other call while it waits for a plugin.
+// for that: the runtime answers no other call while it waits for a plugin. The caller holds the
+// mutex.
 func (f *Front) makeRoom() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	if f.makingRoom {
 		return
 	}
 	f.makingRoom = true
 	f.run(func() {
 		if err := f.removeEnded(f.ctx); err != nil {
-			klog.FromContext(f.ctx).Error(err, "Sandboxes of pods that have ended are not removed; sandboxes of "+
-				"others are refused for their size")
+			klog.FromContext(f.ctx).Error(err, "Sandboxes of pods that have ended are not removed; large sandboxes "+
+				"of others are refused")
 		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -80,10 +81,18 @@ func (f *Front) removeEnded(ctx context.Context) error {
 			ended = append(ended, s)
 		}
 	}
-	for len(ended) > 0 && f.sizes.sandboxesSum() > room && ctx.Err() == nil {
-		i := largestOfLargestNamespace(ended)
-		f.removeOne(ctx, ended[i])
-		ended = slices.Delete(ended, i, i+1)
+	ended = removalOrder(ended)
+	for len(ended) > 0 && ctx.Err() == nil {
+		next := 0
+		for excess := f.sizes.sandboxesSum() - room; next < len(ended) && excess > 0; next++ {
+			excess -= ended[next].Size
+		}
+		if next == 0 {
+			return nil
+		}
+		forEach(ended[:next], func(s nrilist.Sandbox) { f.removeOne(ctx, s) })
+		// What could not be removed, or was smaller than its size in the list, leaves an excess.
+		ended = ended[next:]
 	}
 	return nil
 }
@@ -100,21 +109,38 @@ func (f *Front) listSandboxes(ctx context.Context) (map[string]nrilist.Sandbox, 
 	return byID, err
 }
 
-// largestOfLargestNamespace returns the index of the largest sandbox in the namespace whose
-// sandboxes in the list take the most.
-func largestOfLargestNamespace(list []nrilist.Sandbox) (largest int) {
-	sums := map[string]int{}
+// removalOrder returns the sandboxes in the order in which they are removed: each is the largest of
+// the namespace whose sandboxes, without those before, take the most.
+func removalOrder(list []nrilist.Sandbox) []nrilist.Sandbox {
+	type namespace struct {
+		sandboxes []nrilist.Sandbox // the largest first
+		sum       int
+	}
+	byName := map[string]*namespace{}
 	for _, s := range list {
-		sums[s.GetNamespace()] += s.Size
-	}
-	for i, s := range list {
-		best := list[largest]
-		own, most := sums[s.GetNamespace()], sums[best.GetNamespace()]
-		if own > most || own == most && s.Size > best.Size {
-			largest = i
+		n, known := byName[s.GetNamespace()]
+		if !known {
+			n = &namespace{}
+			byName[s.GetNamespace()] = n
 		}
+		n.sandboxes = append(n.sandboxes, s)
+		n.sum += s.Size
 	}
-	return largest
+	namespaces := slices.Collect(maps.Values(byName))
+	for _, n := range namespaces {
+		slices.SortFunc(n.sandboxes, func(a, b nrilist.Sandbox) int { return b.Size - a.Size })
+	}
+	order := make([]nrilist.Sandbox, 0, len(list))
+	for range list {
+		largest := slices.MaxFunc(namespaces, func(a, b *namespace) int {
+			return cmp.Or(a.sum-b.sum, len(a.sandboxes)-len(b.sandboxes))
+		})
+		s := largest.sandboxes[0]
+		order = append(order, s)
+		largest.sandboxes = largest.sandboxes[1:]
+		largest.sum -= s.Size
+	}
+	return order
 }
 
 // removeOne removes the sandbox of a pod that has ended, and says why.

@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/kubedevice/kubedevice/pkg/node/nribound"
+	"github.com/kubedevice/kubedevice/pkg/node/nrilist"
 )
 
 // annotated returns the sandbox of a live pod with an annotation of that many bytes.
@@ -90,6 +91,12 @@ func TestNoPodWaitsForAListOfAllSandboxes(t *testing.T) {
 func TestPodsThatHaveEndedMakeRoomForTheSandboxesOfOthers(t *testing.T) {
 	f := newFixture(t)
 	f.removes()
+	refused := make(chan struct{})
+	remove := f.end
+	f.end = func(id string) error {
+		<-refused
+		return remove(id)
+	}
 	add := func(uid, namespace string, bytes int, live bool) {
 		pod := f.annotated(uid, bytes)
 		f.mu.Lock()
@@ -109,6 +116,7 @@ func TestPodsThatHaveEndedMakeRoomForTheSandboxesOfOthers(t *testing.T) {
 	if err := f.run(large); err == nil {
 		t.Error("a large sandbox is not refused while there is no room")
 	}
+	close(refused)
 	await(t, "there is room", func() bool { return f.run(large) == nil })
 	await(t, "no more is removed", func() bool {
 		f.front.mu.Lock()
@@ -124,6 +132,79 @@ func TestPodsThatHaveEndedMakeRoomForTheSandboxesOfOthers(t *testing.T) {
 		if !strings.HasPrefix(id, "sandbox-finished") {
 			t.Errorf("%s is removed, want sandboxes of the namespace that takes the most, and none that is ready", id)
 		}
+	}
+}
+
+// finished returns so many sandboxes of pods that have finished, which are just not large.
+func (f *fixture) finished(n int) (list []*api.PodSandbox) {
+	f.t.Helper()
+	for i := range n {
+		pod := f.annotated(fmt.Sprint("finished", i), nribound.SmallSandbox-200)
+		f.mu.Lock()
+		f.live[pod.GetUid()] = false
+		f.mu.Unlock()
+		list = append(list, pod)
+	}
+	return list
+}
+
+// awaitRoom waits until finished sandboxes are removed down to room, and checks that not more are.
+func (f *fixture) awaitRoom(finished int) {
+	f.t.Helper()
+	await(f.t, "there is room", func() bool { return f.front.sizes.sandboxesSum() <= room })
+	await(f.t, "no more is removed", func() bool {
+		f.front.mu.Lock()
+		defer f.front.mu.Unlock()
+		return !f.front.makingRoom
+	})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if left, fit := finished-len(f.ended), room/nribound.SmallSandbox; left < fit-1 {
+		f.t.Errorf("%d are left, and %d fit", left, fit)
+	}
+}
+
+func TestSmallSandboxesOfPodsThatHaveEndedAreRemovedToo(t *testing.T) {
+	f := newFixture(t)
+	f.removes()
+	f.start()
+	const many = nribound.MaxSandboxes/nribound.SmallSandbox + 20
+	for _, pod := range f.finished(many) {
+		if err := f.run(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.awaitRoom(many)
+}
+
+func TestThereIsRoomSoonAfterTheRegistration(t *testing.T) {
+	f := newFixture(t)
+	f.removes()
+	const many = nribound.MaxSandboxes/nribound.SmallSandbox + 20
+	finished := f.finished(many)
+	f.mu.Lock()
+	f.sandbox = finished
+	f.mu.Unlock()
+	f.start()
+	f.awaitRoom(many)
+}
+
+func TestSandboxesAreRemovedInTheOrderOfTheirNamespacesSums(t *testing.T) {
+	var list []nrilist.Sandbox
+	for _, s := range []struct {
+		namespace string
+		size      int
+	}{{"a", 1}, {"b", 5}, {"a", 4}, {"c", 0}, {"a", 2}, {"b", 3}} {
+		list = append(list, nrilist.Sandbox{
+			PodSandbox: &api.PodSandbox{Namespace: s.namespace}, Size: s.size,
+		})
+	}
+	var order []string
+	for _, s := range removalOrder(list) {
+		order = append(order, fmt.Sprint(s.GetNamespace(), s.Size))
+	}
+	if got := strings.Join(order, " "); got != "b5 a4 a2 b3 a1 c0" && got != "b5 a4 b3 a2 a1 c0" {
+		t.Error(got)
 	}
 }
 

@@ -113,13 +113,15 @@ func boundPod(sandbox *api.PodSandbox) nribound.Pod {
 }
 
 // addSandbox counts a sandbox, or returns why it is too large, by itself or together with all
-// others.
+// others. In the latter case, or if small sandboxes alone take more than all may, it makes room.
 func (f *Front) addSandbox(sandbox *api.PodSandbox) error {
 	if err := nribound.CheckSandbox(boundPod(sandbox), nribound.SandboxContents(sandbox)); err != nil {
 		return err
 	}
 	err := f.sizes.addSandbox(sandbox)
-	if err != nil {
+	if err != nil || f.sizes.sandboxesSum() > nribound.MaxSandboxes {
+		f.mu.Lock()
+		defer f.mu.Unlock()
 		f.makeRoom()
 	}
 	return err
