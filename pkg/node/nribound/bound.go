@@ -53,7 +53,8 @@ const (
 	MaxPod = 512 << 10
 	// MaxSandboxes is the largest sum of all sandboxes with which one is started that is larger
 	// than SmallSandbox. Sandboxes of pods that have ended are listed as long as the pods exist,
-	// and the kubelet's bound of pods does not count them.
+	// and the kubelet's bound of pods does not count them. Package nrifront removes them above this
+	// sum.
 	MaxSandboxes = 8 << 20
 	// SmallSandbox is the largest sandbox that is started in any case.
 	SmallSandbox = 16 << 10
