@@ -5,11 +5,16 @@ package grants
 
 import (
 	"context"
-	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/node/crilist"
 )
 
 // labelPodUID is a label that the kubelet puts on each container.
@@ -57,21 +62,29 @@ type cri struct {
 // Pods implements Runtime. Sandboxes are listed last: a pod has its sandbox before its first
 // container, and keeps it until after the last one.
 //
+// Any tenant can make the list of what has ended longer than a message of gRPC, by annotations of
+// pods that finish. From a runtime that lists in one message, Pods then reads only what pods with a
+// ready sandbox have, and containers that have not ended: a pod between two sandboxes lacks its
+// exited containers, which count only if the checkpoint is lost.
+//
 // A container belongs to the pod of its sandbox. Its labels count only where the sandbox is not
 // listed, for whether the pod lives: a runtime that restores a checkpoint takes labels and
 // annotations from an image, and the image is not to be trusted.
 func (c cri) Pods(ctx context.Context) (map[string]RuntimeState, error) {
-	containers, err := c.client.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+	containers, err := c.containers(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list the runtime's containers: %w", err)
+		return nil, err
 	}
-	sandboxes, err := c.client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+	sandboxes, err := crilist.Sandboxes(ctx, c.client, nil)
+	if status.Code(err) == codes.ResourceExhausted {
+		sandboxes, err = crilist.Sandboxes(ctx, c.client, ready)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("list the runtime's sandboxes: %w", err)
+		return nil, err
 	}
 	pods := map[string]RuntimeState{}
-	podOf := make(map[string]string, len(sandboxes.GetItems()))
-	for _, sandbox := range sandboxes.GetItems() {
+	podOf := make(map[string]string, len(sandboxes))
+	for _, sandbox := range sandboxes {
 		uid := sandbox.GetMetadata().GetUid()
 		podOf[sandbox.GetId()] = uid
 		pod := pods[uid]
@@ -79,7 +92,7 @@ func (c cri) Pods(ctx context.Context) (map[string]RuntimeState, error) {
 		pod.Namespace, pod.Name = sandbox.GetMetadata().GetNamespace(), sandbox.GetMetadata().GetName()
 		pods[uid] = pod
 	}
-	for _, container := range containers.GetContainers() {
+	for _, container := range containers {
 		uid, listed := podOf[container.GetPodSandboxId()]
 		if !listed {
 			uid = container.GetLabels()[labelPodUID]
@@ -102,4 +115,45 @@ func (c cri) Pods(ctx context.Context) (map[string]RuntimeState, error) {
 	}
 	delete(pods, "") // of containers that belong to no pod
 	return pods, nil
+}
+
+// ready is the filter for sandboxes that are ready.
+var ready = &runtimeapi.PodSandboxFilter{
+	State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY},
+}
+
+// containers returns the runtime's containers, as far as Pods says.
+func (c cri) containers(ctx context.Context) ([]*runtimeapi.Container, error) {
+	all, err := crilist.Containers(ctx, c.client, nil)
+	if status.Code(err) != codes.ResourceExhausted {
+		return all, err
+	}
+	// In the order of a container's states: one that changes meanwhile is listed at least once, and
+	// its last state counts.
+	filters := []*runtimeapi.ContainerFilter{
+		{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_CREATED}},
+		{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING}},
+		{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_UNKNOWN}},
+	}
+	sandboxes, err := crilist.Sandboxes(ctx, c.client, ready)
+	if err != nil {
+		return nil, err
+	}
+	for _, sandbox := range sandboxes {
+		filters = append(filters, &runtimeapi.ContainerFilter{
+			State:        &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_EXITED},
+			PodSandboxId: sandbox.GetId(),
+		})
+	}
+	last := map[string]*runtimeapi.Container{}
+	for _, filter := range filters {
+		listed, err := crilist.Containers(ctx, c.client, filter)
+		if err != nil {
+			return nil, err
+		}
+		for _, container := range listed {
+			last[container.GetId()] = container
+		}
+	}
+	return slices.Collect(maps.Values(last)), nil
 }

@@ -4,13 +4,21 @@
 package grants
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -19,23 +27,143 @@ type lister struct {
 	runtimeapi.RuntimeServiceClient
 	containers []*runtimeapi.Container
 	sandboxes  []*runtimeapi.PodSandbox
+	streams    bool // one object in each message
 	err        error
 }
 
+// messageLimit is the longest message that containerd sends.
+const messageLimit = 16 << 20
+
+// fit returns an error if an answer is too long.
+func fit(answer proto.Message) error {
+	if size := proto.Size(answer); size > messageLimit {
+		return status.Errorf(codes.ResourceExhausted, "trying to send message larger than max (%d)", size)
+	}
+	return nil
+}
+
 func (l lister) ListContainers(
-	context.Context,
-	*runtimeapi.ListContainersRequest,
-	...grpc.CallOption,
+	_ context.Context, request *runtimeapi.ListContainersRequest, _ ...grpc.CallOption,
 ) (*runtimeapi.ListContainersResponse, error) {
-	return &runtimeapi.ListContainersResponse{Containers: l.containers}, nil
+	answer := &runtimeapi.ListContainersResponse{}
+	for _, c := range l.containers {
+		filter := request.GetFilter()
+		if filter.GetState() != nil && filter.GetState().GetState() != c.GetState() ||
+			filter.GetPodSandboxId() != "" && filter.GetPodSandboxId() != c.GetPodSandboxId() {
+			continue
+		}
+		answer.Containers = append(answer.Containers, c)
+	}
+	return answer, fit(answer)
 }
 
 func (l lister) ListPodSandbox(
-	context.Context,
-	*runtimeapi.ListPodSandboxRequest,
-	...grpc.CallOption,
+	_ context.Context, request *runtimeapi.ListPodSandboxRequest, _ ...grpc.CallOption,
 ) (*runtimeapi.ListPodSandboxResponse, error) {
-	return &runtimeapi.ListPodSandboxResponse{Items: l.sandboxes}, l.err
+	answer := &runtimeapi.ListPodSandboxResponse{}
+	for _, s := range l.sandboxes {
+		if state := request.GetFilter().GetState(); state == nil || state.GetState() == s.GetState() {
+			answer.Items = append(answer.Items, s)
+		}
+	}
+	return answer, cmp.Or(l.err, fit(answer))
+}
+
+var errNoStreams = status.Error(codes.Unimplemented, "it has no streams")
+
+func (l lister) StreamContainers(
+	context.Context, *runtimeapi.StreamContainersRequest, ...grpc.CallOption,
+) (grpc.ServerStreamingClient[runtimeapi.StreamContainersResponse], error) {
+	if !l.streams {
+		return nil, errNoStreams
+	}
+	answers := &messages[runtimeapi.StreamContainersResponse]{}
+	for i := range l.containers {
+		answers.left = append(answers.left,
+			&runtimeapi.StreamContainersResponse{Containers: l.containers[i : i+1]})
+	}
+	return answers, nil
+}
+
+func (l lister) StreamPodSandboxes(
+	context.Context, *runtimeapi.StreamPodSandboxesRequest, ...grpc.CallOption,
+) (grpc.ServerStreamingClient[runtimeapi.StreamPodSandboxesResponse], error) {
+	if !l.streams {
+		return nil, errNoStreams
+	}
+	answers := &messages[runtimeapi.StreamPodSandboxesResponse]{}
+	for i := range l.sandboxes {
+		answers.left = append(answers.left,
+			&runtimeapi.StreamPodSandboxesResponse{PodSandboxes: l.sandboxes[i : i+1]})
+	}
+	return answers, nil
+}
+
+// messages is a stream of these messages.
+type messages[Message any] struct {
+	grpc.ClientStream
+	left []*Message
+}
+
+// Recv implements grpc.ServerStreamingClient.
+func (m *messages[Message]) Recv() (*Message, error) {
+	if len(m.left) == 0 {
+		return nil, io.EOF
+	}
+	next := m.left[0]
+	m.left = m.left[1:]
+	return next, nil
+}
+
+// Pods of a tenant that have finished, with annotations, must not keep others from their devices.
+func TestListsThatAreLongerThanAMessageAreRead(t *testing.T) {
+	l := lister{
+		containers: []*runtimeapi.Container{
+			{
+				Id: "c1", PodSandboxId: "s", Metadata: &runtimeapi.ContainerMetadata{Name: "main", Attempt: 1},
+				State: runtimeapi.ContainerState_CONTAINER_RUNNING,
+			},
+			{
+				Id: "c0", PodSandboxId: "s", Metadata: &runtimeapi.ContainerMetadata{Name: "main"},
+				State: runtimeapi.ContainerState_CONTAINER_EXITED, Annotations: map[string]string{Annotation: "carried"},
+			},
+		},
+		sandboxes: []*runtimeapi.PodSandbox{
+			{Id: "s", Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u", Namespace: "default", Name: "pod-u"}},
+		},
+	}
+	large := map[string]string{"note": strings.Repeat("x", 200<<10)}
+	for i := range messageLimit / (200 << 10) {
+		id := fmt.Sprint("finished-", i)
+		l.containers = append(l.containers, &runtimeapi.Container{
+			Id: id, PodSandboxId: id, State: runtimeapi.ContainerState_CONTAINER_EXITED, Annotations: large,
+		}, &runtimeapi.Container{
+			Id: id + "-2", PodSandboxId: id, State: runtimeapi.ContainerState_CONTAINER_EXITED, Annotations: large,
+		})
+		l.sandboxes = append(l.sandboxes, &runtimeapi.PodSandbox{
+			Id: id, Metadata: &runtimeapi.PodSandboxMetadata{Uid: id}, Annotations: large,
+			State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY,
+		}, &runtimeapi.PodSandbox{
+			Id: id + "-2", Metadata: &runtimeapi.PodSandboxMetadata{Uid: id}, Annotations: large,
+			State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY,
+		})
+	}
+	for name, streams := range map[string]bool{"as streams": true, "in messages": false} {
+		l.streams = streams
+		pods, err := cri{l}.Pods(t.Context())
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		pod := pods["u"]
+		slices.SortFunc(pod.Containers, inOrder)
+		if !pod.Live || pod.Name != "pod-u" || len(pod.Containers) != 2 || pod.Containers[0].Carried != "carried" {
+			t.Errorf("%s: %+v", name, pod)
+		}
+		if finished := pods["finished-0"]; finished.Live {
+			t.Errorf("%s: %+v", name, finished)
+		}
+	}
 }
 
 func TestWhoLivesInTheRuntime(t *testing.T) {
@@ -140,7 +268,7 @@ func TestAContainerBelongsToThePodOfItsSandboxNotOfItsLabels(t *testing.T) {
 		}},
 		"gone": {Live: false},
 	}
-	if diff := cmp.Diff(want, pods); diff != "" {
+	if diff := gocmp.Diff(want, pods); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

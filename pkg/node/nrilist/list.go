@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubedevice/kubedevice/pkg/node/crilist"
 	"github.com/kubedevice/kubedevice/pkg/node/images"
 	"github.com/kubedevice/kubedevice/pkg/node/nribound"
 )
@@ -85,12 +86,15 @@ func (l List) Sizes() (sizes nribound.List) {
 
 // List returns the list.
 func (s *Source) List(ctx context.Context) (list List, err error) {
+	// Those that have ended are not read: their annotations may be longer than a message of gRPC.
 	// First those that were not started yet: one that is started meanwhile is in either list.
 	listed := map[string]bool{}
 	for _, state := range []runtimeapi.ContainerState{
 		runtimeapi.ContainerState_CONTAINER_CREATED, runtimeapi.ContainerState_CONTAINER_RUNNING,
 	} {
-		containers, err := s.containers(ctx, state)
+		containers, err := crilist.Containers(ctx, s.client, &runtimeapi.ContainerFilter{
+			State: &runtimeapi.ContainerStateValue{State: state},
+		})
 		if err != nil {
 			return List{}, err
 		}
@@ -111,18 +115,11 @@ func (s *Source) List(ctx context.Context) (list List, err error) {
 	return list, s.measure(ctx, &list)
 }
 
-// Sandboxes returns the runtime's sandboxes. Those of all pods that have ended are among them, so
-// the list may be longer than a message of gRPC: it is read as a stream from runtimes that have it.
+// Sandboxes returns the runtime's sandboxes. Those of all pods that have ended are among them.
 func (s *Source) Sandboxes(ctx context.Context) (sandboxes []Sandbox, err error) {
-	listed, err := read(ctx, s.client.StreamPodSandboxes, &runtimeapi.StreamPodSandboxesRequest{},
-		(*runtimeapi.StreamPodSandboxesResponse).GetPodSandboxes)
-	if status.Code(err) == codes.Unimplemented {
-		var answer *runtimeapi.ListPodSandboxResponse
-		answer, err = s.client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
-		listed = answer.GetItems()
-	}
+	listed, err := crilist.Sandboxes(ctx, s.client, nil)
 	if err != nil {
-		return nil, listError("sandboxes", err)
+		return nil, err
 	}
 	for _, one := range listed {
 		sandbox := &api.PodSandbox{

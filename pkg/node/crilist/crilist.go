@@ -1,7 +1,11 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package nrilist
+// Package crilist lists the containers and sandboxes of a container runtime by the CRI. Annotations
+// and labels of pods make such a list longer than a message of gRPC, also those of pods that have
+// ended: it is read as a stream from runtimes that have it. For those that do not, an error has the
+// code ResourceExhausted if the list is too long. All functions are safe for concurrent use.
+package crilist
 
 import (
 	"context"
@@ -15,21 +19,37 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// containers returns the runtime's containers in a state, as a stream from runtimes that have it.
-// Those that have ended are not read: their annotations may be longer than a message of gRPC.
-func (s *Source) containers(
-	ctx context.Context, state runtimeapi.ContainerState,
+// Containers returns the runtime's containers that pass the filter, all without one.
+func Containers(
+	ctx context.Context, client runtimeapi.RuntimeServiceClient, filter *runtimeapi.ContainerFilter,
 ) ([]*runtimeapi.Container, error) {
-	filter := &runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: state}}
-	listed, err := read(ctx, s.client.StreamContainers, &runtimeapi.StreamContainersRequest{Filter: filter},
+	listed, err := read(ctx, client.StreamContainers, &runtimeapi.StreamContainersRequest{Filter: filter},
 		(*runtimeapi.StreamContainersResponse).GetContainers)
 	if status.Code(err) == codes.Unimplemented {
 		var answer *runtimeapi.ListContainersResponse
-		answer, err = s.client.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: filter})
+		answer, err = client.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: filter})
 		listed = answer.GetContainers()
 	}
 	if err != nil {
 		return nil, listError("containers", err)
+	}
+	return listed, nil
+}
+
+// Sandboxes returns the runtime's sandboxes that pass the filter, all without one. Those of all pods
+// that have ended are among them.
+func Sandboxes(
+	ctx context.Context, client runtimeapi.RuntimeServiceClient, filter *runtimeapi.PodSandboxFilter,
+) ([]*runtimeapi.PodSandbox, error) {
+	listed, err := read(ctx, client.StreamPodSandboxes, &runtimeapi.StreamPodSandboxesRequest{Filter: filter},
+		(*runtimeapi.StreamPodSandboxesResponse).GetPodSandboxes)
+	if status.Code(err) == codes.Unimplemented {
+		var answer *runtimeapi.ListPodSandboxResponse
+		answer, err = client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: filter})
+		listed = answer.GetItems()
+	}
+	if err != nil {
+		return nil, listError("sandboxes", err)
 	}
 	return listed, nil
 }
