@@ -36,7 +36,7 @@ func Containers(
 	return listed, nil
 }
 
-// Sandboxes returns the runtime's sandboxes that pass the filter, all without one. Those of all pods
+// Sandboxes returns the runtime's sandboxes that pass the filter, all without one. Those of pods
 // that have ended are among them.
 func Sandboxes(
 	ctx context.Context, client runtimeapi.RuntimeServiceClient, filter *runtimeapi.PodSandboxFilter,

@@ -8,9 +8,9 @@
 // half-close, and returns the runtime's headers, messages, trailers, status code and status
 // details. It limits the message size only where its options do, and it has back-pressure: a slow
 // reader of a stream costs one message and one flow-control window. Of unary methods it receives a
-// few large answers at a time, and the others wait at the runtime. It does not answer Unimplemented by itself, which the
-// kubelet would remember until its restart; during an outage of the runtime, it answers
-// Unavailable.
+// few large answers at a time, and the others wait at the runtime. It does not answer Unimplemented
+// by itself, which the kubelet would remember until its restart; during an outage of the runtime,
+// it answers Unavailable.
 //
 // A method can have an [Edit], which sees the request's bytes before the runtime and may refuse the
 // call or append to the request. Appending is an edit because protobuf merges: a repeated

@@ -125,7 +125,8 @@ func TestListsThatAreLongerThanAMessageAreRead(t *testing.T) {
 			},
 			{
 				Id: "c0", PodSandboxId: "s", Metadata: &runtimeapi.ContainerMetadata{Name: "main"},
-				State: runtimeapi.ContainerState_CONTAINER_EXITED, Annotations: map[string]string{Annotation: "carried"},
+				State:       runtimeapi.ContainerState_CONTAINER_EXITED,
+				Annotations: map[string]string{Annotation: "carried"},
 			},
 		},
 		sandboxes: []*runtimeapi.PodSandbox{
