@@ -90,7 +90,11 @@ func (f *Front) removeEnded(ctx context.Context) error {
 		if next == 0 {
 			return nil
 		}
-		forEach(ended[:next], func(s nrilist.Sandbox) { f.removeOne(ctx, s) })
+		forEach(ended[:next], func(s nrilist.Sandbox) {
+			if ctx.Err() == nil {
+				f.removeOne(ctx, s)
+			}
+		})
 		// What could not be removed, or was smaller than its size in the list, leaves an excess.
 		ended = ended[next:]
 	}
