@@ -197,10 +197,7 @@ func (f *Front) Synchronize(_ context.Context, pods []*api.PodSandbox, container
 	}
 	f.options.Devices.keepOnly(uids)
 	f.options.View.replace(known, containers)
-	f.sizes.replace(pods, containers)
-	if f.sizes.sandboxesSum() > nribound.MaxSandboxes {
-		f.makeRoom()
-	}
+	f.countAll(pods, containers)
 	inspected, ending := f.options.Devices.hold()
 	f.run(func() { f.inspect(ctx, known, containers, inspected, ending) })
 	return nil

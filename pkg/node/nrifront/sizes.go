@@ -112,6 +112,15 @@ func boundPod(sandbox *api.PodSandbox) nribound.Pod {
 	return nribound.Pod{Namespace: sandbox.GetNamespace(), Name: sandbox.GetName()}
 }
 
+// countAll counts what the runtime has, and makes room if the sandboxes take more than all may. The
+// caller holds the mutex.
+func (f *Front) countAll(sandboxes []*api.PodSandbox, containers []*api.Container) {
+	f.sizes.replace(sandboxes, containers)
+	if f.sizes.sandboxesSum() > nribound.MaxSandboxes {
+		f.makeRoom()
+	}
+}
+
 // addSandbox counts a sandbox, or returns why it is too large, by itself or together with all
 // others. In the latter case, or if small sandboxes alone take more than all may, it makes room.
 func (f *Front) addSandbox(sandbox *api.PodSandbox) error {
