@@ -51,13 +51,16 @@ These attempts need what the clusters of the tables do not have, or are about an
 | a node lists so many kinds of devices that 'kubectl device top' stalls | 'pkg/kubectl/devices/devices_test.go' |
 | a pod names a device file to CRI-O by another name of the file | 'pkg/node/firewall/devicefiles_test.go' |
 | 25 pods of 12 MiB of variables each take the memory of the proxy | 'test/e2e/containers/large_test.go' |
+| 40 exec probes with an output of 15 MiB each take the memory of the proxy | 'pkg/node/criproxy/answers_test.go' |
 | random images and pods, in both modes, while 'kubecri' is killed | 'test/e2e/containers' |
 | a value that is not UTF-8 takes three times its size where the runtime stores it | 'pkg/node/nribound/bound_test.go' |
 | an error that quotes text which is not UTF-8 has the runtime drop 'kubecri' | 'pkg/node/nri/handler_test.go' |
 | images with long descriptions take the time in which others are read | 'pkg/node/images/cache_test.go' |
 | containers of a pod from before a takeover request all devices | 'pkg/node/admission/adoptedguard_test.go' |
 | finished pods leave no room for the sandboxes of others | 'pkg/node/nrifront/room_test.go' |
+| thousands of finished pods delay the registration by minutes | 'pkg/node/nrifront/prepare_test.go' |
 | ended containers make the list of containers too long to read | 'pkg/node/nrilist/read_test.go' |
+| finished pods make the runtime's lists too long to read after a restart | 'pkg/node/grants/runtime_test.go' |
 | containers are created between the reading of the list and the registration | 'pkg/node/nrifront/gap_test.go' |
 | containers make the runtime panic when 'kubecri enrol' connects to it | 'pkg/node/app/enrolnri_test.go' |
 
