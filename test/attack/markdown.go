@@ -60,7 +60,7 @@ These attempts need what the clusters of the tables do not have, or are about an
 | finished pods leave no room for the sandboxes of others | 'pkg/node/nrifront/room_test.go' |
 | thousands of finished pods delay the registration by minutes | 'pkg/node/nrifront/prepare_test.go' |
 | ended containers make the list of containers too long to read | 'pkg/node/nrilist/read_test.go' |
-| finished pods make the runtime's lists too long to read after a restart | 'pkg/node/grants/runtime_test.go' |
+| finished pods make lists of the runtime too long to read after a restart | 'pkg/node/grants/runtime_test.go' |
 | containers are created between the reading of the list and the registration | 'pkg/node/nrifront/gap_test.go' |
 | containers make the runtime panic when 'kubecri enrol' connects to it | 'pkg/node/app/enrolnri_test.go' |
 
