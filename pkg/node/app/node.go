@@ -396,8 +396,8 @@ func (n *node) admission() *admission.Admission {
 		Variables: n.variables,
 		Refusals:  n.refusals,
 		Runtimes:  firewall.NewRuntimes(n.options.DeviceFirewallVendors), Added: n.missing,
-		Events:    n.events,
-		Metrics:   n.measures,
+		Events:  n.events,
+		Metrics: n.measures,
 	}
 	if n.agreement != nil {
 		a.Seals = n.agreement
