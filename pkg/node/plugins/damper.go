@@ -43,6 +43,7 @@ type Reporter interface {
 // All methods are safe for concurrent use.
 type Damper struct {
 	reporter Reporter
+	synced   chan struct{} // closed when the inventory has the first report of every source
 
 	mu      sync.Mutex
 	now     *Inventory // nil before the first update
@@ -79,11 +80,16 @@ const (
 
 // NewDamper returns a damper of the inventory; call Run. Before, it has the inventory as it is.
 func NewDamper(reporter Reporter) *Damper {
-	return &Damper{reporter: reporter, changed: make(chan struct{}), devices: map[string]*dampedHealth{}}
+	return &Damper{
+		reporter: reporter, synced: make(chan struct{}), changed: make(chan struct{}),
+		devices: map[string]*dampedHealth{},
+	}
 }
 
-// Synced returns the reporter's channel, which is closed when every source has reported.
-func (d *Damper) Synced() <-chan struct{} { return d.reporter.Synced() }
+// Synced returns a channel that is closed when the damper's own inventory has the first report of
+// every source. The reporter's may be closed before: who then read this inventory would find the
+// previous one, which may be empty.
+func (d *Damper) Synced() <-chan struct{} { return d.synced }
 
 // Inventory returns what the node has for those who must not follow each flap, and a channel that
 // is closed when that is no longer so.
@@ -101,7 +107,14 @@ func (d *Damper) Inventory() (now *Inventory, changed <-chan struct{}) {
 func (d *Damper) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	reporterSynced := d.reporter.Synced()
 	for {
+		isSynced := false
+		select {
+		case <-reporterSynced: // before the inventory is read
+			isSynced = true
+		default:
+		}
 		inventory, changed := d.reporter.Inventory()
 		now := time.Now()
 		damped, next := d.damp(now, inventory)
@@ -110,12 +123,19 @@ func (d *Damper) Run(ctx context.Context) {
 		close(d.changed)
 		d.changed = make(chan struct{})
 		d.mu.Unlock()
+		var syncing <-chan struct{}
+		if isSynced {
+			closeIf(d.synced, true)
+		} else {
+			syncing = reporterSynced
+		}
 		timer.Stop()
 		if !next.IsZero() {
 			timer.Reset(next.Sub(now))
 		}
 		select {
 		case <-changed:
+		case <-syncing:
 		case <-timer.C:
 		case <-ctx.Done():
 			return

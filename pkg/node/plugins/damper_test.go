@@ -267,3 +267,40 @@ func TestADamperForgetsDevices(t *testing.T) {
 		}
 	})
 }
+
+// lateInventory is a Reporter whose inventory changes before it says so.
+type lateInventory struct {
+	mu     sync.Mutex
+	now    *Inventory
+	synced chan struct{}
+}
+
+func (r *lateInventory) Inventory() (*Inventory, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.now, nil
+}
+
+func (r *lateInventory) Synced() <-chan struct{} { return r.synced }
+
+// A node that publishes at this time must not withdraw its devices.
+func TestADamperIsSyncedWhenItsOwnInventoryIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &lateInventory{now: merge("node-1", nil), synced: make(chan struct{})}
+		d := NewDamper(r)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { d.Run(ctx) })
+		defer running.Wait()
+		defer cancel()
+		synctest.Wait()
+		r.mu.Lock()
+		r.now = merge("node-1", []Transport{newTransport(serving("x", "a"))})
+		close(r.synced)
+		r.mu.Unlock()
+		<-d.Synced()
+		if now, _ := d.Inventory(); len(now.Node.Capacity) == 0 {
+			t.Error("it is synced, and has no devices")
+		}
+	})
+}

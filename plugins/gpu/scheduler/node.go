@@ -27,7 +27,10 @@ const maxCounted = 1024
 // A GPU's name depends on no other GPU, so that what a pod holds keeps its name when another GPU
 // comes or goes.
 func liftNode(node *types.NodeInfo, count types.ResourceName) {
-	if !slices.ContainsFunc(slices.Collect(maps.Keys(node.Allocatable)), isOurs) {
+	isListed := func(list types.ResourceList) bool {
+		return slices.ContainsFunc(slices.Collect(maps.Keys(list)), isOurs)
+	}
+	if !isListed(node.Allocatable) && !isListed(node.Capacity) {
 		number, ok := node.Allocatable[count]
 		if !ok {
 			number = node.KubeAlloc[count]

@@ -19,7 +19,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestNodesAreLiftedToTwoLevels(t *testing.T) {
-	tests := map[string]struct{ allocatable, kubeAlloc, want types.ResourceList }{
+	tests := map[string]struct{ capacity, allocatable, kubeAlloc, want types.ResourceList }{
 		"a node with both levels stays": {
 			allocatable: types.ResourceList{"resource/group/gpugrp1/0/gpugrp0/1/gpu/a/cards": 1, "nvidia.com/gpu": 1},
 			want:        types.ResourceList{"resource/group/gpugrp1/0/gpugrp0/1/gpu/a/cards": 1, "nvidia.com/gpu": 1},
@@ -74,6 +74,10 @@ func TestNodesAreLiftedToTwoLevels(t *testing.T) {
 			kubeAlloc: types.ResourceList{"nvidia.com/gpu": 1, "cpu": 8},
 			want:      types.ResourceList{"resource/group/gpugrp1/0/gpugrp0/0/gpu/0/cards": 1},
 		},
+		"a count of devices that are not allocatable does not": {
+			capacity:    types.ResourceList{"resource/group/gpu/a/cards": 1},
+			allocatable: types.ResourceList{"nvidia.com/gpu": 1}, want: types.ResourceList{"nvidia.com/gpu": 1},
+		},
 		"other devices stay": {
 			allocatable: types.ResourceList{"resource/group/board/gpu/nic/a/ports": 1, "resource/group": 1, "gpu": 1},
 			want:        types.ResourceList{"resource/group/board/gpu/nic/a/ports": 1, "resource/group": 1, "gpu": 1},
@@ -82,7 +86,9 @@ func TestNodesAreLiftedToTwoLevels(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			node := (&types.NodeInfo{Name: "n1", Allocatable: test.allocatable, KubeAlloc: test.kubeAlloc}).Clone()
+			node := (&types.NodeInfo{
+				Name: "n1", Capacity: test.capacity, Allocatable: test.allocatable, KubeAlloc: test.kubeAlloc,
+			}).Clone()
 			plugin := New("gpus", gpu.Resource)
 			plugin.AddNode("n1", node)
 			if diff := cmp.Diff(test.want, node.Allocatable); diff != "" {
