@@ -12,10 +12,21 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
+// ErrNotSearched is why there is no allocation within a budget that has nothing left.
+var ErrNotSearched = errors.New("the node was not searched: the cycle's budget is used up")
+
 // Allocate chooses the pod's devices on the node. It returns the request with DevRequests,
 // AllocateFrom and NodeName set. It returns an error when the pod does not fit, because something
 // has changed since Fit.
 func (s *Set) Allocate(ctx context.Context, node *Node, request *request.Request) (*types.PodInfo, error) {
+	return s.AllocateWithin(ctx, node, request, nil)
+}
+
+// AllocateWithin is Allocate within the budget of a cycle. An error wraps ErrNotSearched if nothing
+// is left of it.
+func (s *Set) AllocateWithin(
+	ctx context.Context, node *Node, request *request.Request, budget *Budget,
+) (*types.PodInfo, error) {
 	t := partOf(request, node.inventory)
 	if t.Empty() {
 		return t.named(request.Pod.Name, node.info.Name), nil
@@ -40,13 +51,17 @@ func (s *Set) Allocate(ctx context.Context, node *Node, request *request.Request
 	case left.unserved != "":
 		return nil, errors.New(left.unserved)
 	case left.request != nil:
-		alone := s.rationed(nil)
-		placement := s.groupScheduler.place(ctx, node, left.request, alone)
-		if !placement.Fits {
-			return nil, errors.New(s.groupScheduler.explain(node, left.request, placement, alone).Text(s.words))
+		within := s.rationed(budget)
+		placement := s.groupScheduler.place(ctx, node, left.request, within)
+		switch {
+		case placement == nil:
+			s.notSearched(within)
+			return nil, ErrNotSearched
+		case !placement.Fits:
+			return nil, errors.New(s.groupScheduler.explain(node, left.request, placement, within).Text(s.words))
 		}
 		var err error
-		if best, err = s.refine(ctx, node, request, placed{t, left.request, placement, 0}, alone); err != nil {
+		if best, err = s.refine(ctx, node, request, placed{t, left.request, placement, 0}, within); err != nil {
 			return nil, err
 		}
 		t = best.translation

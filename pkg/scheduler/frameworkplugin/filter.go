@@ -66,12 +66,15 @@ func (p *Plugin) withinCount(ctx context.Context, c *cycle, pod *v1.Pod, nodeInf
 	if err != nil {
 		return p.rejected(err)
 	}
-	allocated, err := p.schedulers.Allocate(ctx, node, c.request)
-	if err != nil {
+	allocated, err := p.schedulers.AllocateWithin(ctx, node, c.request, c.budget)
+	switch {
+	case errors.Is(err, allocation.ErrNotSearched):
+		return p.notSearched(pod)
+	case err != nil:
 		return p.rejected(err)
 	}
 	if text := c.limit.exceeded(p.schedulers.Counted(allocated, c.request.Containers)); text != "" {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, text)
+		return fwk.NewStatus(fwk.Unschedulable, text) // other devices may be free after an eviction
 	}
 	return nil
 }
