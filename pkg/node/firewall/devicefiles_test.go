@@ -140,15 +140,22 @@ func TestAnAnnotationCausesFewReadsOfDeviceFiles(t *testing.T) {
 		"another device, often":                        {many("/dev/video0"), false},
 		"as many devices as it may name":               {strings.Join(different[:maxNames], ","), true},
 		"more than that":                               {strings.Join(different, ","), true},
+		"more than that in several annotations":        {strings.Join(different[:maxNames], ","), true},
 		"a file on a file system that does not answer": {volume, true},
 		"nothing": {many(" "), false},
 	} {
-		for _, key := range []string{"devices.crio.io", "devices.crio.io/main"} {
+		for _, key := range []string{"devices.crio.io/all", "devices.crio.io/main"} {
 			n := node{own: []types.ResourceName{"nvidia.com/gpu", "amd.com/gpu"}}
 			guard := n.guard(t)
 			files := readFiles{nodeFiles{fakeFiles{}, n}, map[string]int{}}
 			guard.firewall.options.Files = files
-			refused := guard.Refused(Container{PodAnnotations: map[string]string{key: test.value}})
+			annotations := map[string]string{key: test.value}
+			if strings.HasSuffix(what, "in several annotations") {
+				for i := range 100 {
+					annotations[fmt.Sprintf("%s-%d", key, i)] = test.value
+				}
+			}
+			refused := guard.Refused(Container{PodAnnotations: annotations})
 			if (len(refused) > 0) != test.want {
 				t.Errorf("%s: refused %t, want %t", what, !test.want, test.want)
 			}

@@ -19,7 +19,7 @@ const ownName = "kubedevice.io"
 // domain.
 const cdiDomain = "cdi.k8s.io"
 
-// maxNames is how many devices an annotation may name. Each is compared with the node's devices
+// maxNames is how many devices the annotations of a pod may name. Each is compared with the node's devices
 // while the container runtime waits, which some give a second for.
 const maxNames = 64
 
@@ -30,14 +30,15 @@ func (g *Guard) Refused(c Container) []Attempt {
 		attempts = append(attempts, Attempt{vendor, way, fmt.Sprintf(format, args...)})
 	}
 	owners := fileOwners{g, map[*vendor][]DeviceNumber{}}
+	named := 0
 	annotation := func(key, value, of string) {
 		const format = "the annotation %s (%s) of %s"
 		if !namesCDI(key) && !namesFiles(key) {
 			return
 		}
 		names := list(value)
-		if len(names) > maxNames && g.Active() {
-			add(ownName, ByAnnotation, "the annotation %s of %s, which names more than %d devices", key, of, maxNames)
+		if named += len(names); named > maxNames && g.Active() {
+			add(ownName, ByAnnotation, "the annotations of %s, which name more than %d devices", of, maxNames)
 			return
 		}
 		for _, name := range names {
