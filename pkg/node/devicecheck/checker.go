@@ -31,7 +31,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 )
 
-// maxPending is how many containers may wait for their check. Further ones are not checked.
+// maxPending is how many containers are followed at a time, and how many more may wait for that.
+// Further ones are not checked.
 const maxPending = 256
 
 // Delays returns the times before each try to find a container, one after another: creating it
@@ -79,11 +80,20 @@ type Checker struct {
 	runtime  Runtime
 	observer Observer
 	pending  chan expectation
+
+	mu sync.Mutex
+	// newest has the time of the newest expectation of each container that is followed, by the
+	// pod's UID and the container's name: a container may be tried several times, and is reported
+	// once.
+	newest map[string]time.Time
 }
 
 // New returns a checker of the runtime's containers. Call Run, too.
 func New(runtime Runtime, observer Observer) *Checker {
-	return &Checker{runtime: runtime, observer: observer, pending: make(chan expectation, maxPending)}
+	return &Checker{
+		runtime: runtime, observer: observer, pending: make(chan expectation, maxPending),
+		newest: map[string]time.Time{},
+	}
 }
 
 // Expect has a container checked that is about to be created: vendors' runtimes have to add to it
@@ -99,20 +109,46 @@ func (c *Checker) Expect(pod *corev1.ObjectReference, container string, expected
 func (c *Checker) Run(ctx context.Context, delays []time.Duration) {
 	var checking sync.WaitGroup
 	defer checking.Wait()
+	slots := make(chan struct{}, maxPending)
 	for {
 		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		select {
 		case e := <-c.pending:
-			checking.Go(func() { c.follow(ctx, e, delays) })
+			c.mu.Lock()
+			c.newest[e.key()] = e.since
+			c.mu.Unlock()
+			checking.Go(func() {
+				c.follow(ctx, e, delays)
+				<-slots
+			})
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
+func (e expectation) key() string { return string(e.pod.UID) + "/" + e.container }
+
+// end ends the expectation, and reports whether it was the newest of its container.
+func (c *Checker) end(e expectation) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	isNewest := c.newest[e.key()].Equal(e.since)
+	if isNewest {
+		delete(c.newest, e.key())
+	}
+	return isNewest
+}
+
 // follow checks a container as soon as it is there.
 func (c *Checker) follow(ctx context.Context, e expectation, delays []time.Duration) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Pod, klog.KRef(e.pod.Namespace, e.pod.Name),
 		logkey.Container, e.container)
+	defer c.end(e)
 	for _, delay := range delays {
 		timer := time.NewTimer(delay)
 		select {
@@ -126,7 +162,9 @@ func (c *Checker) follow(ctx context.Context, e expectation, delays []time.Durat
 			logger.V(4).Info("Whether a container has its devices is not known", logkey.Reason, err.Error())
 		}
 		if err == nil && found {
-			c.report(logger, e, now)
+			if c.end(e) {
+				c.report(logger, e, now)
+			}
 			return
 		}
 	}

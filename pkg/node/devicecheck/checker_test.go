@@ -168,3 +168,20 @@ func TestAChecksBacklogDoesNotBlock(t *testing.T) {
 		t.Errorf("%d containers are pending, want %d", len(c.pending), maxPending)
 	}
 }
+
+func TestAContainerThatWasTriedSeveralTimesIsReportedOnce(t *testing.T) {
+	plain := answer{Container{Handler: "plain", Program: "runc"}, true, nil}
+	c := newChecked(t, []time.Duration{50 * time.Millisecond}, plain, plain, plain)
+	for range 3 {
+		c.Expect(pod, "main", []firewall.Expected{nvidia})
+		time.Sleep(time.Millisecond) // for another time
+	}
+	for range 3 {
+		<-c.created // each try
+	}
+	<-c.warnings
+	<-c.observed
+	if len(c.warnings)+len(c.observed) > 0 {
+		t.Error("the pod is warned twice")
+	}
+}
