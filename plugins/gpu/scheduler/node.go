@@ -20,7 +20,9 @@ import (
 const maxCounted = 1024
 
 // liftNode rewrites what is allocatable on a node such that all its GPUs are in two levels of
-// groups. A node that only reports a count gets that many GPUs, numbered from 0. A GPU whose close
+// groups. A node that only reports a count gets that many GPUs, numbered from 0. The count in its
+// status is one if its annotation has no other: that of a node whose devices are withdrawn says 0
+// before its status does. A GPU whose close
 // group is not known is in one of its own. GPUs of a node are in one wide group unless the node
 // reports otherwise: some path joins them.
 //
@@ -31,8 +33,8 @@ func liftNode(node *types.NodeInfo, count types.ResourceName) {
 		return slices.ContainsFunc(slices.Collect(maps.Keys(list)), isOurs)
 	}
 	if !isListed(node.Allocatable) && !isListed(node.Capacity) {
-		number, ok := node.Allocatable[count]
-		if !ok {
+		number, allocatable := node.Allocatable[count]
+		if _, listed := node.Capacity[count]; !allocatable && !listed {
 			number = node.KubeAlloc[count]
 		}
 		for i := range min(number, maxCounted) {

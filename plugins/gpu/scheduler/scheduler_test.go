@@ -78,6 +78,10 @@ func TestNodesAreLiftedToTwoLevels(t *testing.T) {
 			capacity:    types.ResourceList{"resource/group/gpu/a/cards": 1},
 			allocatable: types.ResourceList{"nvidia.com/gpu": 1}, want: types.ResourceList{"nvidia.com/gpu": 1},
 		},
+		"a count in the status of devices that are being withdrawn does not": {
+			capacity: types.ResourceList{"nvidia.com/gpu": 0}, kubeAlloc: types.ResourceList{"nvidia.com/gpu": 2},
+			want: types.ResourceList{},
+		},
 		"other devices stay": {
 			allocatable: types.ResourceList{"resource/group/board/gpu/nic/a/ports": 1, "resource/group": 1, "gpu": 1},
 			want:        types.ResourceList{"resource/group/board/gpu/nic/a/ports": 1, "resource/group": 1, "gpu": 1},
