@@ -19,8 +19,8 @@ const ownName = "kubedevice.io"
 // domain.
 const cdiDomain = "cdi.k8s.io"
 
-// maxNames is how many devices the annotations of a pod may name. Each is compared with the node's devices
-// while the container runtime waits, which some give a second for.
+// maxNames is how many devices the annotations of a pod may name. Each is compared with the node's
+// devices while the container runtime waits, which some give a second for.
 const maxNames = 64
 
 // Refused returns the attempts that a container is refused for, other than by variables.
