@@ -48,7 +48,7 @@ func run(ctx context.Context, directory, name, resource, script string) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	defer file.Close() //nolint:errcheck // opened for reading
 	if err := p.Play(ctx, file, os.Stdout); err != nil {
 		return fmt.Errorf("%s: %w", script, err)
 	}

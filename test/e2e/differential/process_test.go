@@ -70,8 +70,8 @@ func (p *process) do(line string) (string, error) {
 // end kills the plugin, and waits until it has ended. It may be called again.
 func (p *process) end() {
 	if p.command.ProcessState == nil {
-		p.command.Process.Kill()
-		p.command.Wait()
+		_ = p.command.Process.Kill() // it may have ended
+		_ = p.command.Wait()         // killed, or ended by itself
 	}
 }
 
