@@ -23,6 +23,10 @@ import (
 // starts all containers with runc.
 func TestAPodWhoseRuntimeIsNotNVIDIAsHearsThatItHasNoGPU(t *testing.T) {
 	ctx := begin(t)
+	// The metric then counts this test's containers alone.
+	if err := shared.Nodes[0].Kubecri.Restart(ctx); err != nil {
+		t.Fatal(err)
+	}
 	awaitOffer(ctx, t, map[corev1.ResourceName]int64{whole: 1})
 	namespace := clustertest.Namespace(t, shared.Client)
 	one := map[corev1.ResourceName]int64{whole: 1}
