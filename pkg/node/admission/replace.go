@@ -27,8 +27,8 @@ var errNoSeals = errors.New("seals are not enforced on this node")
 
 // Replace takes the next generation of a pod's allocation, if the pod carries one. It must have a
 // seal of a higher generation than what was granted, may give other devices only to containers for
-// which this node has asked for some, and only healthy ones that nobody else holds. What containers
-// hold that run is not changed here.
+// which this node has asked for some, and only healthy ones that no other pod holds. What
+// containers hold that run is not changed here.
 func (a *Admission) Replace(ctx context.Context, granted grants.Allocation) grants.Answer {
 	spec, known := a.Pods.Get(granted.PodUID)
 	if !known {

@@ -92,8 +92,8 @@ type Files struct {
 	blocked   map[types.ResourceName]error // never changed
 	// devices are those of the plugin file that publishes a resource, or last did: all that it has.
 	devices map[types.ResourceName][]types.ResourceName
-	counts  map[types.ResourceName]int64 // how many it publishes, or last did
-	left    map[types.ResourceName]time.Time
+	counts  map[types.ResourceName]int64     // how many it publishes, or last did
+	left    map[types.ResourceName]time.Time // when a placeholder of the resource last ended
 	// withdrawals are of resources whose devices the kubelet has from this program without a claim.
 	withdrawals map[types.ResourceName]*withdrawal
 	changed     chan struct{} // closed and replaced with every change
