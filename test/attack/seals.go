@@ -178,7 +178,7 @@ func replay(name string) Try {
 		if err := s.admin.DeletePod(ctx, victim.pod); err != nil {
 			return Got{}, err
 		}
-		s.device, s.card, s.deleted = victim.device, victim.card, s.namespace+"/victim"
+		s.device, s.card = victim.device, victim.card
 		pod := s.pod(name, 1)
 		pod.Spec.NodeName = victim.pod.Spec.NodeName
 		pod.Annotations = map[string]string{}

@@ -5,9 +5,11 @@ package attack
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -43,9 +45,6 @@ type Stage struct {
 	// card is the name of a free device of the node forged, device its ID. No other attempt has it.
 	device string
 	card   types.ResourceName
-	// deleted is a pod that the attempt deleted: the node refuses its devices until it has seen the
-	// end of its sandbox, which can be after the API server forgot the pod. Empty without one.
-	deleted string
 }
 
 // node returns one of the cluster's nodes.
@@ -183,14 +182,47 @@ func (s *Stage) runs(ctx context.Context, client *kube.Client, pod *corev1.Pod) 
 	return got, err
 }
 
-// awaitState waits until a pod runs, or until somebody says why it does not.
+// awaitState waits until a pod runs, or until somebody says why it does not. A refusal because of
+// pods that are gone, or are being deleted, does not count: the node refuses their devices until it
+// has seen the ends of their sandboxes, which can be after the API server forgot them.
 func (s *Stage) awaitState(ctx context.Context, pod *corev1.Pod) (now *corev1.Pod, got Got, err error) {
+	var failed error
 	now, err = s.admin.AwaitPod(ctx, pod, "to run or be refused", func(now *corev1.Pod) bool {
 		got = stateOf(now)
-		isHeld := s.deleted != "" && strings.Contains(got.Words, "are held by ["+s.deleted+"]")
-		return got.Outcome != "" && !isHeld
+		var passes bool
+		passes, failed = s.passes(ctx, now, got)
+		return got.Outcome != "" && !passes || failed != nil
 	})
-	return now, got, err
+	return now, got, cmp.Or(failed, err)
+}
+
+// refusedForHolders finds the pods that hold a device, in the node's refusal of another pod.
+var refusedForHolders = regexp.MustCompile(`are held by \[([^\]]+)\]`)
+
+// passes reports whether the refusal of a pod will pass by itself: every pod for which it was made is
+// gone, or is being deleted. One of the refused pod's own name is an earlier one, which is gone.
+func (s *Stage) passes(ctx context.Context, refused *corev1.Pod, got Got) (bool, error) {
+	match := refusedForHolders.FindStringSubmatch(got.Words)
+	if match == nil {
+		return false, nil
+	}
+	for _, holder := range strings.Fields(match[1]) {
+		namespace, name, _ := strings.Cut(holder, "/")
+		if namespace == refused.Namespace && name == refused.Name {
+			continue
+		}
+		pod, err := s.admin.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("pod %s, which holds a device: %w", holder, err)
+		}
+		if pod.DeletionTimestamp == nil {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // holder is a pod of somebody else's with a device.
