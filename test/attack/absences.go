@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/image"
 	"github.com/kubedevice/kubedevice/test/kube"
@@ -153,7 +153,7 @@ func (s *Stage) annotateLate(ctx context.Context, tenant *kube.Client, pod *core
 
 // ended waits for the event that says why kubecri has ended the pod's container.
 func (s *Stage) ended(ctx context.Context, pod *corev1.Pod) (got Got, err error) {
-	err = wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
+	err = await.Until(ctx, "kubecri to end the container of pod "+pod.Name, func(ctx context.Context) (bool, error) {
 		events, err := s.admin.PodEvents(ctx, pod)
 		for _, event := range events {
 			if event.Reason == "ContainerEnded" {

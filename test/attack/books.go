@@ -17,11 +17,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
+	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/image"
 	"github.com/kubedevice/kubedevice/test/kube"
@@ -164,7 +164,7 @@ func (s *Stage) staysHeld(ctx context.Context, device string) (Got, error) {
 	var held []string
 	ctx, cancel := context.WithTimeout(ctx, undoLimit)
 	defer cancel()
-	err := wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
+	err := await.Until(ctx, "pod victim to hold "+device, func(ctx context.Context) (bool, error) {
 		now, err := s.holders(ctx, s.node(scheduled).Name, device)
 		held = now
 		return slices.Contains(now, s.namespace+"/victim"), err

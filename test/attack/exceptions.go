@@ -12,10 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/enrolment"
+	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/image"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
@@ -235,7 +235,7 @@ func jobTolerates(ctx context.Context, s *Stage) (got Got, err error) {
 	if err != nil {
 		return Got{}, err
 	}
-	err = wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
+	err = await.Until(ctx, "a pod of job "+job.Name, func(ctx context.Context) (bool, error) {
 		pods, err := s.admin.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err

@@ -8,7 +8,8 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kubedevice/kubedevice/test/await"
 )
 
 const (
@@ -72,11 +73,11 @@ func (s *Stage) flood(ctx context.Context, pods ...*corev1.Pod) (got Got, err er
 	if err != nil {
 		return Got{}, err
 	}
-	if err := wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
+	if err := await.Until(ctx, "an event of pod "+last.Name, func(ctx context.Context) (bool, error) {
 		written, err := s.written(ctx, last)
 		return written > 0, err
 	}); err != nil {
-		return Got{}, fmt.Errorf("wait for an event of pod %s: %w", last.Name, err)
+		return Got{}, err
 	}
 	all := 0
 	for _, pod := range pods {

@@ -14,13 +14,13 @@ import (
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice/fakeplugin"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
@@ -65,7 +65,8 @@ func annotates(node int, directory, key string, value func(s *Stage) string) Try
 			return got, err
 		}
 		name := corev1.ResourceName("attack.example/" + s.resource())
-		if err := wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
+		what := fmt.Sprintf("node %s to count %s", s.node(node).Name, name)
+		if err := await.Until(ctx, what, func(ctx context.Context) (bool, error) {
 			now, err := s.admin.CoreV1().Nodes().Get(ctx, s.node(node).Name, metav1.GetOptions{})
 			if err != nil {
 				return false, err
@@ -73,7 +74,7 @@ func annotates(node int, directory, key string, value func(s *Stage) string) Try
 			counted := now.Status.Allocatable[name]
 			return !counted.IsZero() && (directory == atKubelet || names(now, name)), nil
 		}); err != nil {
-			return Got{}, fmt.Errorf("wait for node %s to count %s: %w", s.node(node).Name, name, err)
+			return Got{}, err
 		}
 		tenant, err := s.tenant(ctx)
 		if err != nil {

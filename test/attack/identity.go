@@ -5,7 +5,6 @@ package attack
 
 import (
 	"context"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -149,6 +148,3 @@ func (s *Stage) makeNamespace(ctx context.Context) error {
 	s.namespaced = true
 	return s.admin.AwaitServiceAccount(ctx, s.namespace)
 }
-
-// pollPeriod is the time after which a condition is looked at again that nothing announces.
-const pollPeriod = 50 * time.Millisecond

@@ -14,10 +14,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
 	"github.com/kubedevice/kubedevice/test/observe"
@@ -305,7 +305,8 @@ func (s *Stage) boundWithin(ctx context.Context, pod *corev1.Pod, limit time.Dur
 	if err != nil {
 		return Got{}, err
 	}
-	err = wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
+	what := "pod " + created.Name + " to be bound, or refused for long"
+	err = await.Until(ctx, what, func(ctx context.Context) (bool, error) {
 		now, err := s.admin.CoreV1().Pods(s.namespace).Get(ctx, created.Name, metav1.GetOptions{})
 		if err != nil {
 			return false, err

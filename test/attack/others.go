@@ -5,13 +5,12 @@ package attack
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice/fakeplugin"
+	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 )
 
@@ -79,7 +78,7 @@ func withOther(shape func(*corev1.Pod), runtime obeys) Try {
 			return got, err
 		}
 		name := corev1.ResourceName(resource)
-		if err := wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
+		if err := await.Until(ctx, "the node to count "+resource, func(ctx context.Context) (bool, error) {
 			now, err := s.admin.CoreV1().Nodes().Get(ctx, s.node(scheduled).Name, metav1.GetOptions{})
 			if err != nil {
 				return false, err
@@ -87,7 +86,7 @@ func withOther(shape func(*corev1.Pod), runtime obeys) Try {
 			counted := now.Status.Allocatable[name]
 			return !counted.IsZero(), nil
 		}); err != nil {
-			return Got{}, fmt.Errorf("wait for the node to count %s: %w", name, err)
+			return Got{}, err
 		}
 		return runsWith(func(pod *corev1.Pod) {
 			shape(pod)

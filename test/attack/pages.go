@@ -13,10 +13,10 @@ import (
 	"syscall"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
+	"github.com/kubedevice/kubedevice/test/await"
 )
 
 // pages are attempts to read what the programs serve.
@@ -140,7 +140,7 @@ func readsNodeMetrics(ctx context.Context, s *Stage) (got Got, err error) {
 		[]rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}); err != nil {
 		return Got{}, err
 	}
-	err = wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
+	err = await.Until(ctx, "the metrics of node "+s.node(scheduled).Name, func(ctx context.Context) (bool, error) {
 		got, err = s.readOverNetwork(ctx, tenant.Config, forged, "https://"+s.node(scheduled).IP+nodeMetrics)
 		return got.Outcome == Succeeds, err
 	})
@@ -164,7 +164,7 @@ func (s *Stage) read(ctx context.Context, credentials *rest.Config, url string) 
 
 // readInTime reads again until that succeeds: programs remember for a while who may not.
 func (s *Stage) readInTime(ctx context.Context, credentials *rest.Config, url string) (got Got, err error) {
-	err = wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
+	err = await.Until(ctx, url+" to be served", func(ctx context.Context) (bool, error) {
 		got, err = s.read(ctx, credentials, url)
 		return got.Outcome == Succeeds, err
 	})

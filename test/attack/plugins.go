@@ -15,11 +15,11 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice/fakeplugin"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/test/await"
 )
 
 // Directories where device plugins register: kubecri's and the kubelet's own.
@@ -176,7 +176,8 @@ func (s *Stage) registerAs(ctx context.Context, node int, directory, endpoint, r
 // offered waits until the node forged counts devices of the attempt's resource, or kubecri says
 // with this refusal why it does not.
 func (s *Stage) offered(ctx context.Context, refusal string) (got Got, err error) {
-	err = wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
+	what := "node " + s.node(forged).Name + " to count " + s.resource()
+	err = await.Until(ctx, what, func(ctx context.Context) (bool, error) {
 		node, err := s.admin.CoreV1().Nodes().Get(ctx, s.node(forged).Name, metav1.GetOptions{})
 		if err != nil {
 			return false, err

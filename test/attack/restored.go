@@ -11,11 +11,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 )
 
@@ -85,7 +85,8 @@ func restore(encode encode) Try {
 		if err := errors.Join(err, node.Kubecri.Start()); err != nil {
 			return Got{}, err
 		}
-		err = wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
+		what := "kubecri to read the allocation of pod " + pod.Name + " again"
+		err = await.Until(ctx, what, func(ctx context.Context) (bool, error) {
 			printed, err := node.RunKubecri(ctx, "grants")
 			if err != nil {
 				return false, err

@@ -13,8 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
@@ -206,7 +206,7 @@ func kubeletRights() []*Attempt {
 				}
 				// The API server notices only after some time which nodes a Secret belongs to.
 				var got Got
-				err = wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
+				err = await.Until(ctx, "node "+node(s)+" to have the right", func(ctx context.Context) (bool, error) {
 					got, err = called(right.call(ctx, kubelet, pod))
 					return err != nil || node(s) != ghost || got.Outcome == Succeeds, err
 				})

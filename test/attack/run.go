@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/binaries"
 	"github.com/kubedevice/kubedevice/test/checkout"
 	"github.com/kubedevice/kubedevice/test/cluster"
@@ -229,7 +229,7 @@ func (r *run) awaitPolicies(ctx context.Context) error {
 	}
 	s := r.stage(&Attempt{ID: "probe"}, 0)
 	s.namespace = metav1.NamespaceDefault
-	return wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
+	return await.Until(ctx, "the policies to be in force", func(ctx context.Context) (bool, error) {
 		_, err := s.admin.CoreV1().Pods(s.namespace).Create(ctx, s.forgedPod(),
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		_, refused, err := refusal(err)

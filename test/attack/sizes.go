@@ -13,9 +13,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/checkout"
 	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
@@ -95,7 +95,7 @@ func (s *Stage) tooLarge(ctx context.Context, pods []*corev1.Pod) (got Got, err 
 // refusedOrRuns waits until the node refuses the pod's sandbox or one of its containers, or until
 // the pod runs.
 func (s *Stage) refusedOrRuns(ctx context.Context, pod *corev1.Pod) (got Got, err error) {
-	err = wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
+	err = await.Until(ctx, "pod "+pod.Name+" to run or be refused", func(ctx context.Context) (bool, error) {
 		events, err := s.admin.PodEvents(ctx, pod)
 		for _, event := range events {
 			if event.Reason == "FailedCreatePodSandBox" && !passing(event.Message) {
@@ -186,7 +186,7 @@ func (s *Stage) awaitEmpty(ctx context.Context) error {
 		return err
 	}
 	defer end()
-	return wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
+	return await.Until(ctx, "kubecri to be registered, without sandboxes", func(ctx context.Context) (bool, error) {
 		list, err := runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
 		if err != nil {
 			return false, err
@@ -203,15 +203,13 @@ func (s *Stage) awaitEmpty(ctx context.Context) error {
 
 // awaitLogged waits until a program's log, from a byte on, has one of the texts.
 func awaitLogged(ctx context.Context, program *cluster.Component, from int, texts ...string) error {
-	if err := wait.PollUntilContextCancel(ctx, pollPeriod, true, func(context.Context) (bool, error) {
+	what := fmt.Sprintf("one of %q in the log of %s", texts, program.Name)
+	return await.Until(ctx, what, func(context.Context) (bool, error) {
 		log, err := os.ReadFile(program.LogPath)
 		return err == nil && slices.ContainsFunc(texts, func(text string) bool {
 			return strings.Contains(string(log[from:]), text)
 		}), err
-	}); err != nil {
-		return fmt.Errorf("wait for one of %q in the log of %s: %w", texts, program.Name, err)
-	}
-	return nil
+	})
 }
 
 // The ConfigMaps of tenantWithLarge: one of 600 KiB, and one of 997 keys.

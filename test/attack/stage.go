@@ -199,8 +199,8 @@ func (s *Stage) awaitState(ctx context.Context, pod *corev1.Pod) (now *corev1.Po
 // refusedForHolders finds the pods that hold a device, in the node's refusal of another pod.
 var refusedForHolders = regexp.MustCompile(`are held by \[([^\]]+)\]`)
 
-// passes reports whether the refusal of a pod will pass by itself: every pod for which it was made is
-// gone, or is being deleted. One of the refused pod's own name is an earlier one, which is gone.
+// passes reports whether the refusal of a pod will pass by itself: every pod for which it was made
+// is gone, or is being deleted. One of the refused pod's own name is an earlier one, which is gone.
 func (s *Stage) passes(ctx context.Context, refused *corev1.Pod, got Got) (bool, error) {
 	match := refusedForHolders.FindStringSubmatch(got.Words)
 	if match == nil {

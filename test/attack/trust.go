@@ -10,9 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
+	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/cluster"
 )
 
@@ -81,7 +80,7 @@ func (s *Stage) load(ctx context.Context, args ...string) (got Got, err error) {
 	if err := kubecri.Start(); err != nil {
 		return Got{}, err
 	}
-	err = wait.PollUntilContextCancel(ctx, pollPeriod, true, func(context.Context) (bool, error) {
+	err = await.Until(ctx, "kubecri to load or leave out the plugin", func(context.Context) (bool, error) {
 		log, err := os.ReadFile(kubecri.LogPath)
 		for line := range strings.Lines(string(log)) {
 			switch {

@@ -14,9 +14,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/binaries"
 	"github.com/kubedevice/kubedevice/test/checkout"
 	"github.com/kubedevice/kubedevice/test/cluster"
@@ -152,7 +152,8 @@ func (d *demo) play(ctx context.Context, s scenario) error {
 // showPending waits for the event with the scheduler's word that the pod fits nowhere, and shows
 // it.
 func (d *demo) showPending(ctx context.Context, pod *corev1.Pod) error {
-	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+	what := "an event of pod " + pod.Name + " that says why it is Pending"
+	return await.Until(ctx, what, func(ctx context.Context) (bool, error) {
 		events, err := d.client.PodEvents(ctx, pod)
 		if err != nil {
 			return false, err

@@ -17,10 +17,12 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/cgroup"
 	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // inspect returns what a cluster in the directory dir could leave behind on the machine: mounts,
@@ -203,14 +205,10 @@ func TestALauncherKilledAtAnyPointLeavesNothingThatDownDoesNotRemove(t *testing.
 
 func awaitFile(ctx context.Context, t *testing.T, path string) {
 	t.Helper()
-	for {
-		if _, err := os.Stat(path); err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("wait for %s: %v", path, ctx.Err())
-		case <-time.After(time.Millisecond):
-		}
+	if err := await.Success(ctx, path, func(context.Context) error {
+		_, err := os.Stat(path)
+		return err
+	}); err != nil {
+		t.Fatal(err)
 	}
 }

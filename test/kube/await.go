@@ -7,21 +7,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
-)
 
-// pollPeriod is the time after which a condition is looked at again that nothing announces.
-const pollPeriod = 50 * time.Millisecond
+	"github.com/kubedevice/kubedevice/test/await"
+)
 
 // errGone says that the pod which was waited for has been deleted.
 var errGone = errors.New("it has been deleted")
@@ -65,12 +62,13 @@ func (c *Client) AwaitRights(ctx context.Context, rights ...authorizationv1.Reso
 		review := &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right},
 		}
-		err := wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
+		what := fmt.Sprintf("the right to %s %s/%s", right.Verb, right.Resource, right.Subresource)
+		err := await.Until(ctx, what, func(ctx context.Context) (bool, error) {
 			answer, err := c.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 			return err == nil && answer.Status.Allowed, err
 		})
 		if err != nil {
-			return fmt.Errorf("wait for the right to %s %s/%s: %w", right.Verb, right.Resource, right.Subresource, err)
+			return err
 		}
 	}
 	return nil

@@ -11,13 +11,14 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
+
+	"github.com/kubedevice/kubedevice/test/await"
 )
 
 // Exec runs a command in a container, as kubectl exec does, and returns what it prints. What it
@@ -86,16 +87,9 @@ func (c *Client) RestartContainer(ctx context.Context, pod *corev1.Pod) (*corev1
 func (c *Client) EndContainer(ctx context.Context, pod *corev1.Pod) error {
 	// The command may die with the container that it ends, and so report anything. It has not begun
 	// where the kubelet does not reach the runtime, as just after a restart of kubecri.
-	for {
+	what := "the kubelet of pod " + pod.Name + " to reach the container runtime"
+	return await.Until(ctx, what, func(ctx context.Context) (bool, error) {
 		_, err := c.Exec(ctx, pod, pod.Spec.Containers[0].Name, "kill", "1")
-		if err == nil || !strings.Contains(err.Error(), "code = Unavailable") {
-			return nil
-		}
-		select {
-		case <-time.After(pollPeriod):
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the kubelet of pod %s to reach the container runtime: %w", pod.Name,
-				context.Cause(ctx))
-		}
-	}
+		return err == nil || !strings.Contains(err.Error(), "code = Unavailable"), nil
+	})
 }

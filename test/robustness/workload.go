@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/image"
 	"github.com/kubedevice/kubedevice/test/kube"
 	"github.com/kubedevice/kubedevice/test/observe"
@@ -159,20 +160,13 @@ func (w *workload) remove(ctx context.Context) error {
 }
 
 func (w *workload) gone(ctx context.Context) error {
-	for {
+	return await.Until(ctx, "the pods of "+w.name+" to be gone", func(ctx context.Context) (bool, error) {
 		list, err := w.client.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
-			return err
+			return false, err
 		}
 		ours := w.uids()
-		if !slices.ContainsFunc(list.Items,
-			func(pod corev1.Pod) bool { return slices.Contains(ours, string(pod.UID)) }) {
-			return nil
-		}
-		select {
-		case <-time.After(pollInterval):
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the pods of %s to be gone: %w", w.name, context.Cause(ctx))
-		}
-	}
+		isOurs := func(pod corev1.Pod) bool { return slices.Contains(ours, string(pod.UID)) }
+		return !slices.ContainsFunc(list.Items, isOurs), nil
+	})
 }

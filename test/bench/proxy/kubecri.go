@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/test/await"
 )
 
 // gpuResource is how simulated GPUs are counted.
@@ -124,15 +124,8 @@ func awaitCall(ctx context.Context, socket string, w *workload) error {
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	for {
+	return await.Success(ctx, "a call to "+socket, func(ctx context.Context) error {
 		_, err := call(ctx, conn, w)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return errors.Join(err, ctx.Err())
-		}
-	}
+		return err
+	})
 }

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/kubedevice/kubedevice/test/await"
 )
 
 // makeClaims makes the claims of a batch's pods.
@@ -68,18 +70,11 @@ const pollInterval = 20 * time.Millisecond
 
 // awaitNoPods waits until there are no pods.
 func (b *bench) awaitNoPods(ctx context.Context) error {
-	for {
+	return await.Until(ctx, "the pods to be gone", func(ctx context.Context) (bool, error) {
 		left, err := b.client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{Limit: 1})
 		if err != nil {
-			return fmt.Errorf("list pods: %w", err)
+			return false, fmt.Errorf("list pods: %w", err)
 		}
-		if len(left.Items) == 0 {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait until pods are gone: %w", context.Cause(ctx))
-		case <-time.After(pollInterval):
-		}
-	}
+		return len(left.Items) == 0, nil
+	})
 }

@@ -5,12 +5,13 @@ package kubelet
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
@@ -108,15 +109,13 @@ func empty(text string) bool { return strings.TrimSpace(text) == "" }
 func awaitPrinted(ctx context.Context, t *testing.T, node *cluster.Node, what string, is func(string) bool,
 	program string, args ...string) {
 	t.Helper()
-	for {
+	if err := await.Success(ctx, what, func(ctx context.Context) error {
 		printed, err := node.Run(ctx, program, args...)
-		if err == nil && is(printed) {
-			return
+		if err == nil && !is(printed) {
+			err = fmt.Errorf("%s prints %q", program, printed)
 		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("wait for %s: %v: %s prints %q, %v", what, ctx.Err(), program, printed, err)
-		case <-time.After(200 * time.Millisecond):
-		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
 	}
 }

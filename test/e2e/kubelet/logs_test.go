@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
@@ -87,18 +87,10 @@ func TestLogsAreRotatedAndFollowedFromFileToFile(t *testing.T) {
 // being written.
 func awaitRotated(ctx context.Context, t *testing.T, directory string) {
 	t.Helper()
-	for {
+	if err := await.Until(ctx, "a second file in "+directory, func(context.Context) (bool, error) {
 		files, err := os.ReadDir(directory)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(files) > 1 {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("wait for a second file in %s: %v", directory, ctx.Err())
-		case <-time.After(100 * time.Millisecond):
-		}
+		return len(files) > 1, err
+	}); err != nil {
+		t.Fatal(err)
 	}
 }

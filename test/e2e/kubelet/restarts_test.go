@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -20,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
@@ -143,16 +143,14 @@ func TestAKubeletThatListensForContainerEventsHearsThem(t *testing.T) {
 			pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 			clustertest.AwaitPod(ctx, t, shared.Client, clustertest.CreatePod(ctx, t, shared.Client, pod), "to succeed",
 				kube.Succeeded)
-			for {
+			if err := await.Success(ctx, "the kubelet to receive an event", func(ctx context.Context) error {
 				metrics, err := shared.Kubectl(ctx, "get", "--raw", "/api/v1/nodes/"+node.Name+"/proxy/metrics")
-				if err == nil && eventMetric.MatchString(metrics) {
-					return
+				if err == nil && !eventMetric.MatchString(metrics) {
+					err = fmt.Errorf("its metrics have no %s", eventMetric)
 				}
-				select {
-				case <-ctx.Done():
-					t.Fatalf("wait for the kubelet to hear an event: %v, %v", ctx.Err(), err)
-				case <-time.After(500 * time.Millisecond):
-				}
+				return err
+			}); err != nil {
+				t.Fatal(err)
 			}
 		})
 	})

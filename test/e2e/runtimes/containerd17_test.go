@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
@@ -75,14 +75,14 @@ func twoGPUs(namespace, name string, node *cluster.Node) *corev1.Pod {
 func inspect(ctx context.Context, t *testing.T, observer *observe.Observer, pod *corev1.Pod) []string {
 	t.Helper()
 	var seen *observe.Observation
-	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true,
-		func(ctx context.Context) (done bool, err error) {
-			seen, err = observer.Observe(ctx, pod, "main")
-			if err != nil && strings.Contains(err.Error(), "code = Unavailable") {
-				return false, nil // the kubelet takes a moment to find its runtime again
-			}
-			return true, err
-		})
+	what := "the kubelet of pod " + pod.Name + " to reach the container runtime"
+	err := await.Until(ctx, what, func(ctx context.Context) (done bool, err error) {
+		seen, err = observer.Observe(ctx, pod, "main")
+		if err != nil && strings.Contains(err.Error(), "code = Unavailable") {
+			return false, nil
+		}
+		return true, err
+	})
 	if err == nil {
 		err = seen.Agree()
 	}

@@ -10,20 +10,23 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
 // awaitBound waits until this many pods are bound.
 func (c *cluster) awaitBound(want int) {
 	c.Helper()
-	err := wait.PollUntilContextTimeout(c.Context(), 20*time.Millisecond, timeout, true,
-		func(context.Context) (bool, error) {
-			return c.check() == want, nil
-		})
-	if err != nil {
-		c.Fatalf("%d pods are bound, want %d: %v", c.check(), want, err)
+	ctx, cancel := context.WithTimeout(c.Context(), timeout)
+	defer cancel()
+	if err := await.Success(ctx, fmt.Sprintf("%d bound pods", want), func(context.Context) error {
+		if bound := c.check(); bound != want {
+			return fmt.Errorf("%d pods are bound", bound)
+		}
+		return nil
+	}); err != nil {
+		c.Fatal(err)
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	sdkresource "github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/plugins/gpu"
+	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
@@ -187,6 +188,17 @@ func (c *cluster) await(pod *corev1.Pod, what string, is func(*corev1.Pod) bool)
 		c.Fatal(err)
 	}
 	return pod
+}
+
+// until waits until a condition holds that nothing announces. what completes the sentence
+// "wait for ...".
+func (c *cluster) until(what string, holds func(context.Context) (bool, error)) {
+	c.Helper()
+	ctx, cancel := context.WithTimeout(c.Context(), timeout)
+	defer cancel()
+	if err := await.Until(ctx, what, holds); err != nil {
+		c.Fatal(err)
+	}
 }
 
 // schedule creates a pod and waits until it is bound.

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -160,13 +159,11 @@ func (c *cluster) awaitReason(pod *corev1.Pod, reason string) {
 // awaitFailure waits until an event says that a pod was not scheduled for a reason.
 func (c *cluster) awaitFailure(pod *corev1.Pod, reason string) {
 	c.Helper()
-	has := func(ctx context.Context) (bool, error) {
+	what := fmt.Sprintf("an event of pod %s with the reason %q", pod.Name, reason)
+	c.until(what, func(ctx context.Context) (bool, error) {
 		events, err := c.PodEvents(ctx, pod)
 		return slices.ContainsFunc(events, func(event corev1.Event) bool {
 			return event.Reason == "FailedScheduling" && strings.Contains(event.Message, reason)
 		}), err
-	}
-	if err := wait.PollUntilContextTimeout(c.Context(), 50*time.Millisecond, timeout, true, has); err != nil {
-		c.Errorf("no event of pod %s has the reason %q: %v", pod.Name, reason, err)
-	}
+	})
 }

@@ -7,11 +7,9 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/plugins/gpu"
@@ -92,36 +90,28 @@ func (c *cluster) drain(node string) {
 	c.Helper()
 	c.awaitKnown(node)
 	quiet := 0
-	err := wait.PollUntilContextTimeout(c.Context(), 20*time.Millisecond, timeout, true,
-		func(ctx context.Context) (bool, error) {
-			quiet++
-			for _, pod := range c.pods() {
-				if pod.Spec.NodeName == node {
-					_ = c.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, atOnce) // it may be gone
-					quiet = 0
-				}
+	c.until(node+" to be drained", func(ctx context.Context) (bool, error) {
+		quiet++
+		for _, pod := range c.pods() {
+			if pod.Spec.NodeName == node {
+				_ = c.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, atOnce) // it may be gone
+				quiet = 0
 			}
-			return quiet >= 10, nil
-		})
-	if err != nil {
-		c.Fatalf("drain %s: %v", node, err)
-	}
+		}
+		return quiet >= 10, nil
+	})
 }
 
 // awaitPodsOn waits until so many pods are bound to a node.
 func (c *cluster) awaitPodsOn(node string, want int) {
 	c.Helper()
-	err := wait.PollUntilContextTimeout(c.Context(), 20*time.Millisecond, timeout, true,
-		func(context.Context) (bool, error) {
-			bound := 0
-			for _, pod := range c.pods() {
-				if pod.Spec.NodeName == node {
-					bound++
-				}
+	c.until(fmt.Sprintf("%d pods on %s", want, node), func(context.Context) (bool, error) {
+		bound := 0
+		for _, pod := range c.pods() {
+			if pod.Spec.NodeName == node {
+				bound++
 			}
-			return bound == want, nil
-		})
-	if err != nil {
-		c.Fatalf("%d pods on %s: %v", want, node, err)
-	}
+		}
+		return bound == want, nil
+	})
 }

@@ -20,11 +20,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
+	"github.com/kubedevice/kubedevice/test/await"
 )
 
 // The policies that keep device pods from schedulers without devices.
@@ -121,10 +121,12 @@ func (c *cluster) admit(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, erro
 // in its annotation, with or without devices in limits.
 func (c *cluster) awaitAdmission(ctx context.Context, is func(*corev1.Pod, error) bool) {
 	c.Helper()
-	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, timeout, true,
-		func(ctx context.Context) (bool, error) { return is(c.admit(ctx, annotatedPod("admitted"))), nil })
-	if err != nil {
-		c.Error("the API server does not take notice of the policy")
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if err := await.Until(ctx, "the policy to be in force", func(ctx context.Context) (bool, error) {
+		return is(c.admit(ctx, annotatedPod("admitted"))), nil
+	}); err != nil {
+		c.Error(err)
 	}
 }
 
@@ -297,14 +299,10 @@ func TestPodsThatAnotherSchedulerBoundWithoutDevicesAreReportedAndEvicted(t *tes
 // awaitGone waits until a pod is deleted.
 func (c *cluster) awaitGone(pod *corev1.Pod) {
 	c.Helper()
-	err := wait.PollUntilContextTimeout(c.Context(), 20*time.Millisecond, timeout, true,
-		func(ctx context.Context) (bool, error) {
-			_, err := c.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
-			return apierrors.IsNotFound(err), nil
-		})
-	if err != nil {
-		c.Fatalf("pod %s is not deleted", pod.Name)
-	}
+	c.until("pod "+pod.Name+" to be deleted", func(ctx context.Context) (bool, error) {
+		_, err := c.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), nil
+	})
 }
 
 const (

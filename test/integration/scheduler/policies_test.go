@@ -6,22 +6,22 @@ package scheduler_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubedevice/kubedevice/deploy"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/policies"
+	"github.com/kubedevice/kubedevice/test/await"
 )
 
 // installPolicies installs deploy/policies until the test ends, and returns their names.
@@ -83,7 +83,7 @@ const lastPolicy = "last-policy"
 
 // policyInForce installs a policy, waits until it is in force, and returns the function that waits
 // for that or for the opposite.
-func (c *cluster) policyInForce(ctx context.Context) (await func(want bool)) {
+func (c *cluster) policyInForce(ctx context.Context) (inForce func(want bool)) {
 	c.Helper()
 	api := c.AdmissionregistrationV1()
 	policy := &admissionv1.ValidatingAdmissionPolicy{
@@ -114,21 +114,22 @@ func (c *cluster) policyInForce(ctx context.Context) (await func(want bool)) {
 	if _, err := api.ValidatingAdmissionPolicyBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
 		c.Fatal(err)
 	}
-	await = func(want bool) {
+	inForce = func(want bool) {
 		c.Helper()
-		err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, timeout, true,
-			func(ctx context.Context) (bool, error) {
-				_, err := c.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx,
-					&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: lastPolicy}},
-					metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-				return (err != nil) == want, nil
-			})
-		if err != nil {
-			c.Errorf("policy %s is in force: want %v", lastPolicy, want)
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		what := fmt.Sprintf("policy %s to be in force: %v", lastPolicy, want)
+		if err := await.Until(ctx, what, func(ctx context.Context) (bool, error) {
+			_, err := c.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx,
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: lastPolicy}},
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return (err != nil) == want, nil
+		}); err != nil {
+			c.Error(err)
 		}
 	}
-	await(true)
-	return await
+	inForce(true)
+	return inForce
 }
 
 // Every policy is installed and read back as the API server has it, and weakened in each way that

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +16,6 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubedevice/kubedevice/test/kube"
 )
@@ -33,15 +31,11 @@ func (c *cluster) priorityClass(name string, value int32) string {
 	}
 	probe := newPod("probe", 0)
 	probe.Spec.PriorityClassName = name
-	err := wait.PollUntilContextTimeout(c.Context(), 10*time.Millisecond, timeout, true,
-		func(ctx context.Context) (bool, error) {
-			_, err := c.CoreV1().Pods(probe.Namespace).Create(ctx, probe,
-				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			return !apierrors.IsForbidden(err), nil
-		})
-	if err != nil {
-		c.Fatalf("priority class %s: %v", name, err)
-	}
+	c.until("priority class "+name+" to be accepted", func(ctx context.Context) (bool, error) {
+		_, err := c.CoreV1().Pods(probe.Namespace).Create(ctx, probe,
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return !apierrors.IsForbidden(err), nil
+	})
 	return name
 }
 

@@ -33,6 +33,7 @@ import (
 
 	kubectl "github.com/kubedevice/kubedevice/pkg/kubectl/scheduler"
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
+	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/kube"
 	"github.com/kubedevice/kubedevice/test/pki"
 )
@@ -50,20 +51,25 @@ func (c *cluster) options(user string) kubectl.Options {
 // awaitConnection connects as soon as a scheduler can be found that is the one that is wanted.
 func (c *cluster) awaitConnection(options kubectl.Options, is func(*kubectl.Client) bool) *kubectl.Client {
 	c.Helper()
-	var last error
-	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(250 * time.Millisecond) {
-		client, err := kubectl.Connect(c.Context(), options)
-		if err == nil && is(client) {
-			c.Cleanup(client.Close)
-			return client
+	ctx, cancel := context.WithTimeout(c.Context(), timeout)
+	defer cancel()
+	var wanted *kubectl.Client
+	if err := await.Success(ctx, "a connection", func(ctx context.Context) error {
+		client, err := kubectl.Connect(ctx, options)
+		if err != nil {
+			return err
 		}
-		if last = err; err == nil {
-			last = fmt.Errorf("%+v answers", client.Server)
+		if !is(client) {
 			client.Close()
+			return fmt.Errorf("%+v answers", client.Server)
 		}
+		wanted = client
+		return nil
+	}); err != nil {
+		c.Fatal(err)
 	}
-	c.Fatalf("no connection: %v", last)
-	return nil
+	c.Cleanup(wanted.Close)
+	return wanted
 }
 
 // Of two schedulers one leads. Both answer, each says which it is; kubectl prefers the one that
@@ -85,7 +91,7 @@ func TestLeaderAndStandbyAnswerAndSayWhichTheyAre(t *testing.T) {
 		r, path := newReader(t, port, "viewer"), schedulerapi.ServerPath
 		ours := schedulerapi.Server{Instance: schedulerapi.Instance{Leads: pair[i].leads()}}
 		ignored := cmpopts.IgnoreFields(schedulerapi.Server{}, "Version", "CompleteSince", "Name")
-		await(r, path, ours, ignored)
+		awaitGet(r, path, ours, ignored)
 		if !pair[i].leads() {
 			standby = i
 		} else if leader.Instance.Port != port {
@@ -371,15 +377,10 @@ func TestOnlyTheSchedulerPublishesAKey(t *testing.T) {
 		}
 		return err
 	}
-	for end := time.Now().Add(timeout); ; time.Sleep(100 * time.Millisecond) { // until it is in force
+	c.until("the policy that no administrator writes a lease", func(context.Context) (bool, error) {
 		err := write(schedulerapi.Namespace)
-		if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "only the device scheduler") {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("an administrator writes a lease: %v", err)
-		}
-	}
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "only the device scheduler"), nil
+	})
 	if err := write(metav1.NamespaceDefault); err != nil {
 		t.Errorf("elsewhere: %v", err)
 	}

@@ -104,9 +104,9 @@ func (r reader) get(path string) (int, string) {
 	}
 }
 
-// await reads until the answer is the one that is wanted: rights, nodes and pods reach the
+// awaitGet reads until the answer is the one that is wanted: rights, nodes and pods reach the
 // scheduler in their own time, and it bounds how often it is asked.
-func await[T any](r reader, path string, want T, ignore ...cmp.Option) {
+func awaitGet[T any](r reader, path string, want T, ignore ...cmp.Option) {
 	r.Helper()
 	var last string
 	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(250 * time.Millisecond) {
@@ -211,7 +211,7 @@ func TestTheAPIIsForThoseWhoMayReadIt(t *testing.T) {
 	}
 
 	viewer := newReader(t, port, "viewer")
-	await(viewer, schedulerapi.NodesPath, schedulerapi.NodeList{Items: []schedulerapi.Node{{
+	awaitGet(viewer, schedulerapi.NodesPath, schedulerapi.NodeList{Items: []schedulerapi.Node{{
 		Name: "n1", Devices: []schedulerapi.Device{{
 			Path: "gpugrp1/0/gpugrp0/0/gpu/n1-gpu-0", Kind: "gpu", ID: "n1-gpu-0", Health: schedulerapi.Healthy,
 			Resources: []schedulerapi.Resource{
@@ -267,18 +267,18 @@ func TestTheAPISaysWhoHasWhatAndWhereAPodFits(t *testing.T) {
 		Namespace: "default", Name: "b", State: schedulerapi.Waiting, SchedulerName: "default-scheduler",
 	}
 	reason := cmpopts.IgnoreFields(schedulerapi.Pod{}, "Reason")
-	await(viewer, schedulerapi.PodsPath, schedulerapi.PodList{Items: []schedulerapi.Pod{a, b}}, anyScheduler, reason)
-	await(viewer, schedulerapi.PodsPath+"?node=n2", schedulerapi.PodList{Items: []schedulerapi.Pod{a}}, anyScheduler)
-	await(viewer, schedulerapi.PodsPath+"?limit=1", schedulerapi.PodList{Items: []schedulerapi.Pod{a},
+	awaitGet(viewer, schedulerapi.PodsPath, schedulerapi.PodList{Items: []schedulerapi.Pod{a, b}}, anyScheduler, reason)
+	awaitGet(viewer, schedulerapi.PodsPath+"?node=n2", schedulerapi.PodList{Items: []schedulerapi.Pod{a}}, anyScheduler)
+	awaitGet(viewer, schedulerapi.PodsPath+"?limit=1", schedulerapi.PodList{Items: []schedulerapi.Pod{a},
 		Continue: "default/a"}, anyScheduler)
-	await(viewer, schedulerapi.PodsPath+"?limit=1&continue=default/a",
+	awaitGet(viewer, schedulerapi.PodsPath+"?limit=1&continue=default/a",
 		schedulerapi.PodList{Items: []schedulerapi.Pod{b}}, anyScheduler, reason)
 	b.Verdicts = []schedulerapi.Verdict{
 		{Node: "cpu", Preemptible: true, Reason: `cannot serve container "main": too few GPUs for 2 of nvidia.com/gpu`},
 		{Node: "n1", Fits: true, Score: 0.5},
 		{Node: "n2", Preemptible: true, Reason: "fewer than 2 free GPUs (best: 0 free of 4)"},
 	}
-	await(viewer, schedulerapi.PodsPath+"?namespace=default&name=b",
+	awaitGet(viewer, schedulerapi.PodsPath+"?namespace=default&name=b",
 		schedulerapi.PodList{Items: []schedulerapi.Pod{b}}, anyScheduler, reason)
 
 	var got schedulerapi.PodList
@@ -313,5 +313,5 @@ func TestTheAPIShowsUnhealthyDevices(t *testing.T) {
 	want := schedulerapi.NodeList{Items: []schedulerapi.Node{{Name: "n1", Devices: []schedulerapi.Device{
 		device(0, schedulerapi.Healthy, 1, 80<<30), device(1, schedulerapi.Unhealthy, 0, 0),
 	}}}}
-	await(newReader(t, port, "viewer"), schedulerapi.NodesPath+"?name=n1", want, anyScheduler)
+	awaitGet(newReader(t, port, "viewer"), schedulerapi.NodesPath+"?name=n1", want, anyScheduler)
 }

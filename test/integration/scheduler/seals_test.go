@@ -10,18 +10,21 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/seal"
+	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
@@ -197,20 +200,15 @@ func TestAnUnsealedPodIsReportedInAnEvent(t *testing.T) {
 	forged := c.forge("forged", "n1", map[string]string{deviceinfo.Annotation: allocated("forged", "n1", 0)})
 	newKeyFile(t, 1).start("--device-seal-mode=warn")
 	c.schedule(newPod("honest", 1))
-	for end := time.Now().Add(timeout); ; time.Sleep(100 * time.Millisecond) {
-		list, err := c.EventsV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
+	c.until("the event UnsealedAllocation of pod forged", func(ctx context.Context) (bool, error) {
+		list, err := c.EventsV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
 		if err != nil {
-			t.Fatal(err)
+			return false, err
 		}
-		for _, event := range list.Items {
-			if event.Reason == "UnsealedAllocation" && event.Regarding.UID == types.UID(forged.UID) {
-				return
-			}
-		}
-		if time.Now().After(end) {
-			t.Fatal("no event")
-		}
-	}
+		return slices.ContainsFunc(list.Items, func(event eventsv1.Event) bool {
+			return event.Reason == "UnsealedAllocation" && event.Regarding.UID == types.UID(forged.UID)
+		}), nil
+	})
 }
 
 func TestASchedulerWithoutItsKeysDoesNotStart(t *testing.T) {
@@ -268,16 +266,13 @@ func TestTheAPIServerTakesCertificatesOfSealKeys(t *testing.T) {
 // awaitLog waits until the scheduler has logged this.
 func (p *process) awaitLog(text string) {
 	p.Helper()
-	for end := time.Now().Add(timeout); ; time.Sleep(50 * time.Millisecond) {
+	ctx, cancel := context.WithTimeout(p.Context(), timeout)
+	defer cancel()
+	what := fmt.Sprintf("the scheduler to log %q", text)
+	if err := await.Until(ctx, what, func(context.Context) (bool, error) {
 		log, err := os.ReadFile(p.log)
-		if err != nil {
-			p.Fatal(err)
-		}
-		if strings.Contains(string(log), text) {
-			return
-		}
-		if time.Now().After(end) {
-			p.Fatalf("the scheduler has not logged %q", text)
-		}
+		return strings.Contains(string(log), text), err
+	}); err != nil {
+		p.Fatal(err)
 	}
 }

@@ -4,12 +4,12 @@
 package scheduler_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -90,9 +90,7 @@ func TestPodsThatWaitAreTriedAgainForWhatHelpsThem(t *testing.T) {
 	c.delete(holders[2])
 	c.delete(holders[3])
 	bound := func(pod corev1.Pod) bool { return pod.Spec.NodeName != "" && strings.HasPrefix(pod.Name, "waiting-") }
-	for end := time.Now().Add(timeout); !slices.ContainsFunc(c.pods(), bound); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("a pair is free, and no pod has it")
-		}
-	}
+	c.until("a pod to have the pair that is free", func(context.Context) (bool, error) {
+		return slices.ContainsFunc(c.pods(), bound), nil
+	})
 }

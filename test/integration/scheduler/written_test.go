@@ -13,12 +13,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
@@ -81,20 +79,14 @@ func TestWhatIsWrittenIsAllocatedOrNamed(t *testing.T) {
 // awaitMistake waits for an event on the pod that names a word.
 func (c *cluster) awaitMistake(pod *corev1.Pod, word string) {
 	c.Helper()
-	err := wait.PollUntilContextTimeout(c.Context(), 20*time.Millisecond, timeout, true,
-		func(ctx context.Context) (bool, error) {
-			list, err := c.CoreV1().Events(pod.Namespace).List(ctx, metav1.ListOptions{
-				FieldSelector: "reason=RequestMistake,involvedObject.uid=" + string(pod.UID),
-			})
-			if err != nil {
-				return false, err
-			}
-			named := func(e corev1.Event) bool { return strings.Contains(e.Message, word) }
-			return slices.ContainsFunc(list.Items, named), nil
+	what := fmt.Sprintf("an event that names %s of pod %s, which has %s", word, pod.Name, pod.Annotations)
+	c.until(what, func(ctx context.Context) (bool, error) {
+		list, err := c.CoreV1().Events(pod.Namespace).List(ctx, metav1.ListOptions{
+			FieldSelector: "reason=RequestMistake,involvedObject.uid=" + string(pod.UID),
 		})
-	if err != nil {
-		c.Errorf("no event names %s of pod %s: %v\n%s", word, pod.Name, err, pod.Annotations)
-	}
+		named := func(e corev1.Event) bool { return strings.Contains(e.Message, word) }
+		return err == nil && slices.ContainsFunc(list.Items, named), err
+	})
 }
 
 // randomPod returns a pod of up to three containers of all kinds.
