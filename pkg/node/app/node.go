@@ -22,7 +22,6 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/adoption"
 	"github.com/kubedevice/kubedevice/pkg/node/advertise"
 	"github.com/kubedevice/kubedevice/pkg/node/cdi"
-	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 	"github.com/kubedevice/kubedevice/pkg/node/devicecheck"
 	"github.com/kubedevice/kubedevice/pkg/node/devicehealth"
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
@@ -403,24 +402,6 @@ func (n *node) admission() *admission.Admission {
 		a.Seals = n.agreement
 	}
 	return a
-}
-
-// proxy passes the kubelet's calls on to the runtime, except containers, which admission may change
-// or refuse, and pods that are too large.
-func (n *node) proxy() *criproxy.Proxy {
-	front := admission.CRI{Admission: n.admission()}
-	return criproxy.New(n.upstream, criproxy.Options{
-		Edits: map[string]criproxy.Edit{
-			admission.CreateContainerMethod: front.CreateContainer, admission.RestorePodMethod: front.RestorePod,
-		},
-		Limits: map[string]criproxy.Limit{
-			admission.RunPodSandboxMethod:   {Bytes: admission.MaxSandboxRequest, Refuse: front.SandboxTooLong},
-			admission.CreateContainerMethod: {Bytes: admission.MaxContainerRequest, Refuse: front.ContainerTooLong},
-		},
-		Failed:  map[string]criproxy.Failed{admission.CreateContainerMethod: front.CreationFailed},
-		Unary:   criMethods(),
-		Metrics: n.measures,
-	})
 }
 
 // alive are the checks without which kubecri must be restarted.

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/logkey"
@@ -78,12 +79,18 @@ func Run(ctx context.Context, options *Options) error {
 		n.nri.front.Drain()
 		return nil
 	}
-	return n.serve(ctx, servePath, listener)
+	lists, err := criproxy.DialLists(upstreamPath)
+	if err != nil {
+		return err
+	}
+	defer lists.Close()
+	return n.serve(ctx, servePath, listener, lists)
 }
 
 // serve serves the kubelet until ctx is done or another kubecri has taken the socket, and drains.
-// It listens on path unless systemd has handed over a listener.
-func (n *node) serve(ctx context.Context, path string, inherited net.Listener) error {
+// It listens on path unless systemd has handed over a listener. lists is the runtime's connection
+// for lists.
+func (n *node) serve(ctx context.Context, path string, inherited net.Listener, lists *grpc.ClientConn) error {
 	logger := klog.FromContext(ctx)
 	serving, stop := context.WithCancel(ctx)
 	var watching sync.WaitGroup
@@ -106,7 +113,7 @@ func (n *node) serve(ctx context.Context, path string, inherited net.Listener) e
 		})
 		listener = socket
 	}
-	proxy := n.proxy()
+	proxy := n.proxy(lists)
 	logger.Info("Serving the container runtime", logkey.Endpoint, path, logkey.Inherited, inherited != nil,
 		logkey.Upstream, n.options.UpstreamEndpoint, logkey.Node, n.options.NodeName)
 	served := make(chan error, 1)

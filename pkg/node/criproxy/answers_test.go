@@ -188,6 +188,32 @@ func TestASlotLapsesWhenItsAnswerIsNotReadInTime(t *testing.T) {
 	})
 }
 
+func TestListsDoNotWaitForASlot(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runtime.sock")
+	t.Cleanup(startRuntime(t, path, sized))
+	lists, err := DialLists(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lists.Close() })
+	options := bothUnary
+	options.Lists = &Lists{Methods: map[string]bool{otherUnaryMethod: true}, Upstream: lists}
+	proxy, client := serveProxy(t, path, options)
+	ctx, cancel := context.WithTimeout(testContext(t), slotTimeout/2) // before the slots lapse
+	defer cancel()
+	for _, method := range []string{unaryMethod, unaryMethod, unaryMethod, otherUnaryMethod} {
+		if _, err := proxy.answers.take(ctx, method, make(completion)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, size := range []int{100, answerWindow * 2, window * 2} {
+		length, err := read(ctx, client, otherUnaryMethod, fmt.Append(nil, size))
+		if err != nil || length != size {
+			t.Errorf("a list of %d bytes, %v; want %d", length, err, size)
+		}
+	}
+}
+
 func TestFreedFramesAreNotifiedOnceNothingReferencesThem(t *testing.T) {
 	f := &frame{data: mem.BufferSlice{mem.SliceBuffer("abc")}}
 	freed := f.notifyFreed()

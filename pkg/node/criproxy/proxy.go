@@ -65,9 +65,23 @@ type Options struct {
 	// its calls cheaper and bounds the memory of its replies; the proxy forwards all others as
 	// streams, which suits any call.
 	Unary map[string]bool
+	// Lists are calls that only the kubelet makes, a few at a time, and whose answers are long; nil
+	// without any.
+	Lists *Lists
 	// Metrics, if set, counts calls.
 	Metrics Metrics
 }
+
+// Lists are unary methods of which as many answers are held as there are calls.
+type Lists struct {
+	// Methods are the methods, by full name. They must be in Options.Unary.
+	Methods map[string]bool
+	// Upstream is the connection for them: see DialLists. The caller closes it after Shutdown.
+	Upstream *grpc.ClientConn
+}
+
+// has reports whether a method is one of the lists.
+func (l *Lists) has(method string) bool { return l != nil && l.Methods[method] }
 
 // Metrics counts calls.
 type Metrics interface {
@@ -88,7 +102,7 @@ type Proxy struct {
 	requests sync.WaitGroup
 	// receiving has a slot for each call of a limited method that receives its request.
 	receiving chan struct{}
-	// answers has a slot for each large answer of a unary method.
+	// answers has a slot for each large answer of a unary method that is no list.
 	answers *answerSlots
 }
 

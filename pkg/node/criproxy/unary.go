@@ -34,9 +34,16 @@ func (p *Proxy) forwardUnary(method string, down grpc.ServerStream, first *frame
 		}
 	}
 	defer request.free()
+	isList := p.options.Lists.has(method)
+	upstream, ctx := p.upstream, outgoing(down.Context())
+	var complete completion
+	if isList {
+		upstream = p.options.Lists.Upstream
+	} else {
+		ctx, complete = withCompletion(ctx)
+	}
 	opening := time.Now()
-	ctx, complete := withCompletion(outgoing(down.Context()))
-	up, err := p.upstream.NewStream(ctx, oneEachWay, method, grpc.ForceCodecV2(rawCodec{}))
+	up, err := upstream.NewStream(ctx, oneEachWay, method, grpc.ForceCodecV2(rawCodec{}))
 	addSince(waited, opening)
 	if err != nil {
 		return err
@@ -56,17 +63,19 @@ func (p *Proxy) forwardUnary(method string, down grpc.ServerStream, first *frame
 		if err := down.SetHeader(header); err != nil {
 			return err
 		}
-		if release, err = p.answers.take(ctx, method, complete); err != nil {
-			return err
+		if !isList {
+			if release, err = p.answers.take(ctx, method, complete); err != nil {
+				return err
+			}
 		}
 	}
 	defer release()
-	return forwardReply(down, up)
+	return forwardReply(down, up, !isList)
 }
 
-// forwardReply forwards the reply of a unary call, or returns the call's status. It returns when
-// the transport does not hold a large reply any more.
-func forwardReply(down grpc.ServerStream, up grpc.ClientStream) error {
+// forwardReply forwards the reply of a unary call, or returns the call's status. With hasSlot, it
+// returns when the transport does not hold a large reply any more.
+func forwardReply(down grpc.ServerStream, up grpc.ClientStream, hasSlot bool) error {
 	reply := &frame{}
 	err := up.RecvMsg(reply)
 	down.SetTrailer(up.Trailer())
@@ -74,7 +83,7 @@ func forwardReply(down grpc.ServerStream, up grpc.ClientStream) error {
 		reply.free()
 		return err
 	}
-	if reply.data.Len() <= answerWindow {
+	if !hasSlot || reply.data.Len() <= answerWindow {
 		defer reply.free()
 		return down.SendMsg(reply)
 	}

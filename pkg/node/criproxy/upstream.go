@@ -54,19 +54,27 @@ func SocketPath(endpoint string) (string, error) {
 // Unavailable at once. It does not limit the size of messages: kubelet and runtime have their own
 // limits.
 func Dial(path string) (*grpc.ClientConn, error) {
-	conn, err := grpc.NewClient("unix://"+path,
+	return dial(path, grpc.WithStaticStreamWindowSize(answerWindow), grpc.WithStatsHandler(completions{}))
+}
+
+// DialLists is Dial for Options.Lists: the runtime sends an answer without waiting until the proxy
+// receives it. Of the CPU time of a list of a thousand containers, that saves a tenth.
+func DialLists(path string) (*grpc.ClientConn, error) {
+	return dial(path, grpc.WithStaticStreamWindowSize(window))
+}
+
+func dial(path string, options ...grpc.DialOption) (*grpc.ClientConn, error) {
+	conn, err := grpc.NewClient("unix://"+path, append(options,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(reconnect),
 		grpc.WithIdleTimeout(0),
 		grpc.WithNoProxy(),
-		grpc.WithStaticStreamWindowSize(answerWindow),
 		grpc.WithStaticConnWindowSize(window),
-		grpc.WithStatsHandler(completions{}),
 		grpc.WithReadBufferSize(chunk),
 		experimental.WithBufferPool(newFramePool()),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt), grpc.MaxCallSendMsgSize(math.MaxInt)),
-	)
+	)...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the runtime at %s: %w", path, err)
 	}
