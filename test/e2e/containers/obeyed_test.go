@@ -89,6 +89,18 @@ func (c config) obeyed() (devices []string) {
 			add("%s in releases of 2023", entry)
 		}
 	}
+	// The same runtime mounts the sockets of the container runtimes, and paths of the host; its hook
+	// joins the elements of the last one to a directory, which one with a slash may leave.
+	for _, name := range []string{"MOUNT_BY_RUNTIME_FOR_DP", "host_snapshot_path", "GRUS_SNAPSHOT_IMAGE_PATH"} {
+		if value, set := c.last(name); set {
+			add("%s=%s", name, value)
+		}
+	}
+	for _, entry := range c.Process.Env {
+		if name, value, _ := strings.Cut(entry, "="); name == "ASCEND_RUNTIME_MOUNTS" && strings.Contains(value, "/") {
+			add("%s", entry)
+		}
+	}
 	for key, value := range c.Annotations {
 		if strings.HasPrefix(key, "cdi.k8s.io/") {
 			add("the annotation %s: %s", key, value)
@@ -111,6 +123,10 @@ func TestWhatVendorsRuntimesWouldObeyIsFound(t *testing.T) {
 		"a resource of AMD":        {[]string{"AMD_VISIBLE_DEVICES=none", "DOCKER_RESOURCE_X=0"}, 1},
 		"the last is none":         {[]string{"DOCKER_RESOURCE_X=0", "AMD_VISIBLE_DEVICES=none"}, 0},
 		"Ascend in the first":      {[]string{"ASCEND_VISIBLE_DEVICES=Ascend910-0"}, 1},
+		"sockets":                  {[]string{"MOUNT_BY_RUNTIME_FOR_DP="}, 1},
+		"a snapshot":               {[]string{"host_snapshot_path=/", "GRUS_SNAPSHOT_IMAGE_PATH=/"}, 2},
+		"a name of mounts":         {[]string{"ASCEND_RUNTIME_MOUNTS=base"}, 0},
+		"a path of mounts":         {[]string{"ASCEND_RUNTIME_MOUNTS=a/../../etc"}, 1},
 	} {
 		var c config
 		c.Process.Env = append(test.env, harmless...)
