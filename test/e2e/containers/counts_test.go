@@ -107,7 +107,11 @@ func isAcceptable(mode cluster.Mode, p pod, c container) bool {
 // isOverridable reports whether all that vendors' runtimes would obey of an environment can be
 // overridden. The proxy appends to it, and AMD's runtime reserves what earlier ones request. NRI
 // replaces the first of a name; of two that begin as a vendor's runtime obeys it, the second stays.
+// What takes effect without a device has no value that does nothing.
 func isOverridable(mode cluster.Mode, env []string) bool {
+	if slices.ContainsFunc(env, needsNoDevice) {
+		return false
+	}
 	if mode == cluster.ModeCRI {
 		var c config
 		c.Process.Env = env

@@ -25,9 +25,9 @@ var (
 	values = []string{"all", "0", "0,1", "", "none", "void", "GPU-0", "Ascend910-0", "nvidia.com/gpu=all"}
 )
 
-// refused are names of variables that take effect without a device, so that a container with one is
-// refused. They are rare, as most containers must start.
-var refused = []string{
+// harmful are names of variables that take effect without a device, for which kubecri refuses a
+// container. They are rare, as most containers must start.
+var harmful = []string{
 	"MOUNT_BY_RUNTIME_FOR_DP", "host_snapshot_path", "GRUS_SNAPSHOT_IMAGE_PATH", "ASCEND_RUNTIME_MOUNTS",
 }
 
@@ -43,8 +43,8 @@ func (g generator) chance(n int) bool { return g.IntN(n) == 0 }
 
 // variable returns a name in some spelling, and a value.
 func (g generator) variable() (name, value string) {
-	if g.chance(50) {
-		return pick(g, refused), pick(g, values)
+	if g.chance(150) {
+		return pick(g, harmful), pick(g, values)
 	}
 	name, value = pick(g, names), pick(g, values)
 	if name == "PATH" {

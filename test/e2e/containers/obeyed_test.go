@@ -89,15 +89,8 @@ func (c config) obeyed() (devices []string) {
 			add("%s in releases of 2023", entry)
 		}
 	}
-	// The same runtime mounts the sockets of the container runtimes, and paths of the host; its hook
-	// joins the elements of the last one to a directory, which one with a slash may leave.
-	for _, name := range []string{"MOUNT_BY_RUNTIME_FOR_DP", "host_snapshot_path", "GRUS_SNAPSHOT_IMAGE_PATH"} {
-		if value, set := c.last(name); set {
-			add("%s=%s", name, value)
-		}
-	}
 	for _, entry := range c.Process.Env {
-		if name, value, _ := strings.Cut(entry, "="); name == "ASCEND_RUNTIME_MOUNTS" && strings.Contains(value, "/") {
+		if needsNoDevice(entry) {
 			add("%s", entry)
 		}
 	}
@@ -107,6 +100,20 @@ func (c config) obeyed() (devices []string) {
 		}
 	}
 	return devices
+}
+
+// needsNoDevice reports whether a variable takes effect in any container. ascend-docker-runtime mounts
+// the sockets of the container runtimes, and paths of the host; its hook joins the elements of
+// ASCEND_RUNTIME_MOUNTS to a directory, which one with a slash may leave.
+func needsNoDevice(entry string) bool {
+	switch name, value, _ := strings.Cut(entry, "="); name {
+	case "MOUNT_BY_RUNTIME_FOR_DP", "host_snapshot_path", "GRUS_SNAPSHOT_IMAGE_PATH":
+		return true
+	case "ASCEND_RUNTIME_MOUNTS":
+		return strings.Contains(value, "/")
+	default:
+		return false
+	}
 }
 
 func TestWhatVendorsRuntimesWouldObeyIsFound(t *testing.T) {
