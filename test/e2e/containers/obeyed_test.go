@@ -102,9 +102,9 @@ func (c config) obeyed() (devices []string) {
 	return devices
 }
 
-// needsNoDevice reports whether a variable takes effect in any container. ascend-docker-runtime mounts
-// the sockets of the container runtimes, and paths of the host; its hook joins the elements of
-// ASCEND_RUNTIME_MOUNTS to a directory, which one with a slash may leave.
+// needsNoDevice reports whether a variable takes effect in any container. ascend-docker-runtime
+// mounts the sockets of the container runtimes, and paths of the host; its hook joins the elements
+// of ASCEND_RUNTIME_MOUNTS to a directory, which one with a slash may leave.
 func needsNoDevice(entry string) bool {
 	switch name, value, _ := strings.Cut(entry, "="); name {
 	case "MOUNT_BY_RUNTIME_FOR_DP", "host_snapshot_path", "GRUS_SNAPSHOT_IMAGE_PATH":
