@@ -20,7 +20,7 @@ const (
 	// so much output.
 	largeAnswers = 4
 	// largeAnswersEach is how many of them may be of the same method: exec probes with much output
-	// must not delay the lists of containers that the kubelet decides by.
+	// must not delay the states of containers that the kubelet decides by.
 	largeAnswersEach = largeAnswers - 1
 	// slotTimeout is how long an answer counts at most. Without it, callers that do not read would
 	// keep all others from receiving large answers.
@@ -45,19 +45,20 @@ func newAnswerSlots(methods map[string]bool) *answerSlots {
 }
 
 // take waits until an answer of the method, which has begun, may be received: until there is a slot
-// for it, or it has arrived completely, within answerWindow. release gives the slot back; it may be
-// called several times. Once ctx is done, take returns its error as a status.
+// for it, or it has arrived completely, within answerWindow, or complete is noWait. release gives
+// the slot back. It may be called several times, and is nil for an answer that needs no slot. Once
+// ctx is done, take returns its error as a status.
 func (s *answerSlots) take(ctx context.Context, method string, complete completion) (release func(), err error) {
 	select {
 	case <-complete:
-		return func() {}, nil
+		return nil, nil
 	default:
 	}
 	each := s.each[method]
 	select {
 	case each <- struct{}{}:
 	case <-complete:
-		return func() {}, nil
+		return nil, nil
 	case <-ctx.Done():
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
@@ -65,7 +66,7 @@ func (s *answerSlots) take(ctx context.Context, method string, complete completi
 	case s.all <- struct{}{}:
 	case <-complete:
 		<-each
-		return func() {}, nil
+		return nil, nil
 	case <-ctx.Done():
 		<-each
 		return nil, status.FromContextError(ctx.Err()).Err()
@@ -82,8 +83,15 @@ func (s *answerSlots) take(ctx context.Context, method string, complete completi
 	}, nil
 }
 
-// completion receives a value when all of a call's answer has arrived.
+// completion can be received from when all of a call's answer has arrived.
 type completion chan struct{}
+
+// noWait is the completion of calls whose answers need no slot.
+var noWait = func() completion {
+	complete := make(completion)
+	close(complete)
+	return complete
+}()
 
 // completionKey is the key of a call's completion in its context.
 type completionKey struct{}

@@ -65,14 +65,15 @@ type Options struct {
 	// its calls cheaper and bounds the memory of its replies; the proxy forwards all others as
 	// streams, which suits any call.
 	Unary map[string]bool
-	// Lists are calls that only the kubelet makes, a few at a time, and whose answers are long; nil
-	// without any.
+	// Lists are unary methods whose answers are long and need no bound; nil without any.
 	Lists *Lists
 	// Metrics, if set, counts calls.
 	Metrics Metrics
 }
 
-// Lists are unary methods of which as many answers are held as there are calls.
+// Lists are methods whose answers the proxy receives at once, on a connection of their own. It
+// holds as many as there are calls. So the kubelet must call them for the node, a few at a time,
+// and not for each pod or probe.
 type Lists struct {
 	// Methods are the methods, by full name. They must be in Options.Unary.
 	Methods map[string]bool
@@ -102,7 +103,7 @@ type Proxy struct {
 	requests sync.WaitGroup
 	// receiving has a slot for each call of a limited method that receives its request.
 	receiving chan struct{}
-	// answers has a slot for each large answer of a unary method that is no list.
+	// answers has slots for large answers of unary methods other than lists.
 	answers *answerSlots
 }
 

@@ -34,10 +34,8 @@ func (p *Proxy) forwardUnary(method string, down grpc.ServerStream, first *frame
 		}
 	}
 	defer request.free()
-	isList := p.options.Lists.has(method)
-	upstream, ctx := p.upstream, outgoing(down.Context())
-	var complete completion
-	if isList {
+	upstream, ctx, complete := p.upstream, outgoing(down.Context()), noWait
+	if p.options.Lists.has(method) {
 		upstream = p.options.Lists.Upstream
 	} else {
 		ctx, complete = withCompletion(ctx)
@@ -56,26 +54,26 @@ func (p *Proxy) forwardUnary(method string, down grpc.ServerStream, first *frame
 	if err := up.SendMsg(request); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	release := func() {}
+	var release func()
 	// An answer with only a status has no headers.
 	if header, err := up.Header(); err == nil && header != nil {
 		// The reply sends the headers. Setting them is an error only after that.
 		if err := down.SetHeader(header); err != nil {
 			return err
 		}
-		if !isList {
-			if release, err = p.answers.take(ctx, method, complete); err != nil {
-				return err
-			}
+		if release, err = p.answers.take(ctx, method, complete); err != nil {
+			return err
 		}
 	}
-	defer release()
-	return forwardReply(down, up, !isList)
+	return forwardReply(down, up, release)
 }
 
-// forwardReply forwards the reply of a unary call, or returns the call's status. With hasSlot, it
-// returns when the transport does not hold a large reply any more.
-func forwardReply(down grpc.ServerStream, up grpc.ClientStream, hasSlot bool) error {
+// forwardReply forwards the reply of a unary call, or returns the call's status. release, nil for a
+// reply without a slot, gives the slot back: when the transport does not hold the reply any more.
+func forwardReply(down grpc.ServerStream, up grpc.ClientStream, release func()) error {
+	if release != nil {
+		defer release()
+	}
 	reply := &frame{}
 	err := up.RecvMsg(reply)
 	down.SetTrailer(up.Trailer())
@@ -83,7 +81,7 @@ func forwardReply(down grpc.ServerStream, up grpc.ClientStream, hasSlot bool) er
 		reply.free()
 		return err
 	}
-	if !hasSlot || reply.data.Len() <= answerWindow {
+	if release == nil {
 		defer reply.free()
 		return down.SendMsg(reply)
 	}

@@ -25,10 +25,10 @@ var reconnect = grpc.ConnectParams{
 	MinConnectTimeout: 3 * time.Second,
 }
 
-// window is how much the runtime may send on the connection before the transport has read it. A
-// list of a thousand containers is a megabyte: it arrives without a wait; with grpc's own 64 KiB
-// the runtime waits for every piece. It costs no memory: the transport reads at once, and
-// answerWindow limits each call.
+// window is how much the runtime may send on a connection before the transport has read it, and how
+// much of a list before the proxy receives it. A list of a thousand containers is a megabyte: it
+// arrives without a wait. With grpc's own 64 KiB the runtime waits for every piece. It costs a
+// connection no memory, as the transport reads at once.
 const window = 4 << 20
 
 // chunk is the size of reads from the runtime and of writes to the kubelet: four times grpc's own
@@ -57,8 +57,8 @@ func Dial(path string) (*grpc.ClientConn, error) {
 	return dial(path, grpc.WithStaticStreamWindowSize(answerWindow), grpc.WithStatsHandler(completions{}))
 }
 
-// DialLists is Dial for Options.Lists: the runtime sends an answer without waiting until the proxy
-// receives it. Of the CPU time of a list of a thousand containers, that saves a tenth.
+// DialLists is Dial for Options.Lists: the runtime sends up to window of an answer without waiting
+// until the proxy receives it.
 func DialLists(path string) (*grpc.ClientConn, error) {
 	return dial(path, grpc.WithStaticStreamWindowSize(window))
 }
