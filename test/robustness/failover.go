@@ -17,6 +17,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/kube"
+	"github.com/kubedevice/kubedevice/test/observe"
 )
 
 // spares are devices beyond those of the containers that a scenario creates: for a pod of which a
@@ -114,8 +115,9 @@ func (r *run) failOnce(ctx context.Context, point failpoint.Point, supervisor *c
 	return errors.Join(append(asErrors(wrong), r.setHealth())...)
 }
 
-// awaitReplaced waits until the pod's first container was started again, and its previous devices
-// are released.
+// awaitReplaced waits until the pod's first container was started again, its previous devices are
+// released, and it has what the scheduler allocated last: the node may refuse an answer, take it
+// later, and get a second one.
 func (r *run) awaitReplaced(ctx context.Context, before *corev1.Pod) (granted grants.Allocation, err error) {
 	what := "pod " + before.Name + " has another device, and no longer holds the previous one"
 	pods, old := r.cluster.Client.CoreV1().Pods(before.Namespace), before.Status.ContainerStatuses[0].ContainerID
@@ -129,7 +131,12 @@ func (r *run) awaitReplaced(ctx context.Context, before *corev1.Pod) (granted gr
 		var recorded map[string]grants.Allocation
 		recorded, err = r.recorded(ctx)
 		granted = recorded[string(now.UID)]
-		return err == nil && granted.Generation > 0 && len(granted.Asked)+len(granted.Leaving) == 0
+		if err != nil || granted.Generation == 0 || granted.Requests() || len(granted.Leaving) > 0 {
+			return false
+		}
+		var choice *observe.Observation
+		choice, err = r.observer.Choice(now, now.Status.ContainerStatuses[0].Name)
+		return err == nil && slices.Equal(choice.Paths, grantedTo(granted, choice.Container))
 	})
 	if waited != nil {
 		return granted, errors.Join(waited, err)

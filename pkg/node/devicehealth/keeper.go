@@ -202,7 +202,7 @@ func (k *Keeper) round(ctx context.Context, now *snapshot, granted []grants.Allo
 		pod, _ := k.Pods.Get(uid)
 		a := inspect(now, uid, pod, granted[i].PodInfo)
 		a.granted = &granted[i]
-		if len(a.failed) == 0 && k.pods[uid] == nil && pod.Failure.Status == "" && !a.asks() {
+		if len(a.failed) == 0 && k.pods[uid] == nil && pod.Failure.Status == "" && !a.granted.Requests() {
 			continue
 		}
 		present[uid] = true

@@ -66,19 +66,9 @@ func (k *Keeper) ask(ctx context.Context, a affected, due time.Time) (evictAt ti
 	return since.Add(answerLimit)
 }
 
-// asks reports whether other devices are asked for.
-func (a affected) asks() bool {
-	for _, ask := range a.granted.Asked {
-		if !ask.Withdrawn {
-			return true
-		}
-	}
-	return false
-}
-
 // askNoMore asks for no other devices any more.
 func (k *Keeper) askNoMore(ctx context.Context, a affected) {
-	if !a.asks() {
+	if !a.granted.Requests() {
 		return
 	}
 	if _, err := k.Replacer.Ask(a.uid, a.granted.Generation, nil); err != nil {

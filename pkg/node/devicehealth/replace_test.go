@@ -34,7 +34,7 @@ func TestADeviceThatIsHealthyAgainIsNotReplaced(t *testing.T) {
 		m.restarts("0")
 		m.breaks("0 Xid79")
 		m.look()
-		if !(affected{granted: &m.granted[0]}).asks() {
+		if !m.granted[0].Requests() {
 			t.Error("nothing is asked for")
 		}
 		m.breaks()

@@ -21,9 +21,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 )
@@ -45,6 +47,7 @@ const (
 type Checkpoint interface {
 	Follow() (list []grants.Allocation, complete bool, changed <-chan struct{})
 	Carry(granted grants.Allocation, container string) (string, error)
+	Refuse(podUID string, generation int64) error
 	Release(podUID, container string) error
 }
 
@@ -185,16 +188,7 @@ func (c *Controller) reconcile(ctx context.Context, granted []grants.Allocation)
 		if delay = retryInterval; len(granted[i].Asked) == 0 {
 			continue
 		}
-		replacement := deviceinfo.Replacement{
-			UID: apitypes.UID(uid), Generation: c.answers[uid].seen,
-			Refused: c.answers[uid].seen > granted[i].Generation,
-		}
-		for _, container := range slices.Sorted(maps.Keys(granted[i].Asked)) {
-			if !granted[i].Asked[container].Withdrawn {
-				replacement.Containers = append(replacement.Containers, container)
-			}
-		}
-		if len(replacement.Containers) > 0 {
+		if replacement, ok := c.request(ctx, &granted[i]); ok {
 			wanted = append(wanted, replacement)
 		}
 	}
@@ -205,6 +199,28 @@ func (c *Controller) reconcile(ctx context.Context, granted []grants.Allocation)
 		delay = checkInterval
 	}
 	return delay
+}
+
+// request returns what the node requests for a pod, if it requests anything.
+func (c *Controller) request(ctx context.Context, granted *grants.Allocation) (deviceinfo.Replacement, bool) {
+	request := deviceinfo.Replacement{UID: apitypes.UID(granted.PodUID), Generation: granted.Generation}
+	for _, container := range slices.Sorted(maps.Keys(granted.Asked)) {
+		if !granted.Asked[container].Withdrawn {
+			request.Containers = append(request.Containers, container)
+		}
+	}
+	if len(request.Containers) == 0 {
+		return request, false
+	}
+	if refused := max(c.answers[granted.PodUID].seen, granted.Refused); refused > granted.Generation {
+		if err := c.Checkpoint.Refuse(granted.PodUID, refused); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot request other devices than the refused ones; will retry",
+				logkey.Pod, granted.Pod(), logkey.PodUID, granted.PodUID)
+			return request, false
+		}
+		request.Generation, request.Refused = refused, true
+	}
+	return request, true
 }
 
 // take takes the answer for a pod, if there is a usable one.

@@ -50,6 +50,7 @@ type machine struct {
 	changed    chan struct{}
 	stopped    int // calls of Stop
 	stopErr    error
+	refuseErr  error // of Refuse
 
 	saying sync.Mutex
 	said   []string
@@ -172,6 +173,15 @@ func (m *machine) Follow() ([]grants.Allocation, bool, <-chan struct{}) {
 
 func (m *machine) Carry(a grants.Allocation, container string) (string, error) {
 	return string(a.PodInfo.RunningContainers[container].AllocateFrom["r"]), nil
+}
+
+func (m *machine) Refuse(_ string, generation int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.refuseErr == nil {
+		m.allocation.Refused = max(m.allocation.Refused, generation)
+	}
+	return m.refuseErr
 }
 
 func (m *machine) Release(podUID, container string) error {
@@ -352,6 +362,35 @@ func TestReportsARefusedAnswerOnceAndRequestsAgain(t *testing.T) {
 		m.answers(4, gpu1)
 		time.Sleep(time.Minute)
 		m.expect("the next one can be used", "taken=true", replacedEvent, "released u/main")
+	})
+}
+
+func TestARefusalIsNotPublishedBeforeItIsInTheCheckpoint(t *testing.T) {
+	runFrom(t, func(m *machine) {
+		m.seal, m.refuseErr = "1", errors.New("disk full")
+		m.answer = func(a grants.Allocation) grants.Answer {
+			return grants.Answer{
+				State: grants.AnswerRefused, Generation: 1, Allocation: a, Reason: errors.New("it is another pod's"),
+			}
+		}
+	}, func(m *machine, c *Controller) {
+		expectWanted(t, "while the checkpoint cannot be written", c)
+		m.change(func() { m.refuseErr = nil })
+		synctest.Wait()
+		expectWanted(t, "then", c, deviceinfo.Replacement{
+			UID: "u", Generation: 1, Refused: true, Containers: []string{"main"},
+		})
+		if m.allocation.Refused != 1 {
+			t.Errorf("generation %d is refused in the checkpoint", m.allocation.Refused)
+		}
+	})
+}
+
+func TestARestartedProcessStillRequestsOtherDevicesThanTheRefusedOnes(t *testing.T) {
+	runFrom(t, func(m *machine) { m.allocation.Refused = 1 }, func(_ *machine, c *Controller) {
+		expectWanted(t, "before the answer is read", c, deviceinfo.Replacement{
+			UID: "u", Generation: 1, Refused: true, Containers: []string{"main"},
+		})
 	})
 }
 

@@ -65,6 +65,9 @@ type Allocation struct {
 	// Asked are the containers for which the node asks for other devices, or did. It must not be
 	// changed.
 	Asked map[string]Ask `json:"asked,omitempty"`
+	// Refused is the highest generation to which the node has requested another one, as it could
+	// not use it; 0 without any. The node may use it later: then the other one is on its way.
+	Refused int64 `json:"refused,omitempty"`
 	// Leaving is what containers had before their devices were replaced, for as long as they may
 	// still use it. It must not be changed.
 	Leaving map[string]types.ContainerInfo `json:"leaving,omitempty"`
@@ -72,6 +75,16 @@ type Allocation struct {
 
 // Pod returns the pod's name for people.
 func (a *Allocation) Pod() string { return a.Namespace + "/" + a.Name }
+
+// Requests reports whether the node requests other devices for a container of the pod.
+func (a *Allocation) Requests() bool {
+	for _, ask := range a.Asked {
+		if !ask.Withdrawn {
+			return true
+		}
+	}
+	return false
+}
 
 // Lacks reports whether the container was not there when the allocation came back from the runtime,
 // so that what it is to have is not known.

@@ -70,6 +70,25 @@ func (c *Checkpoint) Ask(podUID string, generation int64, containers []string) (
 	return since, c.replace(next)
 }
 
+// Refuse notes that the node requests a higher generation of the pod's allocation than this one,
+// which it cannot use. Nothing may be published that is not on disk: the scheduler's answer counts,
+// also when the node uses this generation after all.
+func (c *Checkpoint) Refuse(podUID string, generation int64) error {
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	before, ok := c.current()[podUID]
+	switch {
+	case !ok:
+		return fmt.Errorf("refuse devices for the pod with UID %q: %w", podUID, ErrNotGranted)
+	case generation <= max(before.Refused, before.Generation):
+		return nil
+	}
+	next, after := maps.Clone(c.current()), *before
+	after.Refused = generation
+	next[podUID] = &after
+	return c.replace(next)
+}
+
 // Replace gives containers of a pod other devices. What they had stays with the pod, as Leaving,
 // until Release. A generation that is not higher than the one that the pod has changes nothing.
 // Nothing is granted before it is on disk. An error that is a *Conflict says that others hold the
@@ -120,10 +139,14 @@ func (a *Allocation) with(r Replacement) (*Allocation, error) {
 	pod.RunningContainers = maps.Clone(pod.RunningContainers)
 	for name, now := range r.Containers {
 		had, running := pod.RunningContainers[name]
-		if _, asked := a.Asked[name]; !asked || !running {
+		ask, asked := a.Asked[name]
+		if !asked || !running {
 			return nil, fmt.Errorf("replace devices of container %q of pod %q: %w", name, a.Pod(), errNotAsked)
 		}
-		delete(after.Asked, name)
+		if delete(after.Asked, name); r.Generation <= a.Refused {
+			ask.Withdrawn = true
+			after.Asked[name] = ask
+		}
 		pod.RunningContainers[name] = now
 		leaving := leftOf(now, had, a.Leaving[name])
 		if delete(after.Leaving, name); len(leaving.AllocateFrom) > 0 {

@@ -241,6 +241,42 @@ func TestWhatTakesThePlaceOfAnAllocation(t *testing.T) {
 	}
 }
 
+func TestTheAnswerToARefusalCountsAlsoWhenTheRefusedOneIsTakenFirst(t *testing.T) {
+	for name, restart := range map[string]bool{"the same process": false, "after a restart": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture()
+			r, path := open(t, w)
+			a := wants("a", map[types.ResourceName]int64{cards0: 1})
+			w.run(a)
+			grant(t, r, a)
+			ask(t, r, "a", "main")
+			if err := r.Refuse("a", 1); err != nil {
+				t.Fatal(err)
+			}
+			if restart {
+				if err := r.Close(); err != nil {
+					t.Fatal(err)
+				}
+				r = openAt(t, w, path)
+				if err := r.Reconcile(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			now, err := r.Replace(next("a", 1, cards1), capacity)
+			if err != nil || now.Generation != 1 || isAsked(t, r, "a", "main") {
+				t.Fatalf("the refused generation is not taken, or the node still asks: %+v, %v", now, err)
+			}
+			now, err = r.Replace(next("a", 2, cards0), capacity)
+			if err != nil || now.Generation != 2 || len(now.Asked) > 0 {
+				t.Errorf("the scheduler's answer is not taken, or not the last one: %+v, %v", now, err)
+			}
+			if _, err := r.Replace(next("a", 3, cards1), capacity); !errors.Is(err, errNotAsked) {
+				t.Errorf("what was not asked: %v", err)
+			}
+		})
+	}
+}
+
 func open2(t *testing.T) *Checkpoint {
 	r, _ := open(t, newFixture())
 	if err := r.Reconcile(t.Context()); err != nil {
