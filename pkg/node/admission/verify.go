@@ -14,6 +14,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
+	podrequest "github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/pkg/seal"
@@ -70,7 +71,7 @@ func (a *Admission) verify(ctx context.Context, r *request) (devicePod bool, err
 	inventory, _ := a.Devices.Inventory()
 	containers := containersOf(r.claimed)
 	for _, name := range slices.Sorted(maps.Keys(containers)) {
-		if err := wellFormed(name, containers[name]); err != nil {
+		if err := wellFormed(name, containers[name], r.spec.Requests[name]); err != nil {
 			return false, never(a.Refusals.add(r.podRef, err))
 		}
 		if err := a.verifyContainer(ctx, r.spec, name, containers[name].AllocateFrom); err != nil {
@@ -137,7 +138,7 @@ func (a *Admission) isDevicePod(ctx context.Context, pod podRef) (spec pods.Pod,
 	if !all && spec.RequestsOther(resources) {
 		return pods.Pod{}, false, undecided(errNotAllKnown)
 	}
-	return spec, claimsDevices(pod) || spec.RequestsAny(resources), nil
+	return spec, spec.RequestsAny(resources) || claimsDevices(pod, spec), nil
 }
 
 // sync waits until every plugin has reported, for syncLimit at most.
@@ -151,8 +152,8 @@ func (a *Admission) sync(ctx context.Context) {
 }
 
 // claimsDevices reports whether the pod's annotation requests devices, or may: a malformed one
-// counts.
-func claimsDevices(pod podRef) bool {
+// counts. It does not if it only counts what the pod's spec counts, too.
+func claimsDevices(pod podRef, spec pods.Pod) bool {
 	info, err := pod.annotation()
 	if err != nil {
 		return true
@@ -160,12 +161,23 @@ func claimsDevices(pod podRef) bool {
 	if info == nil {
 		return false
 	}
-	for _, container := range containersOf(info) {
-		if len(container.Requests)+len(container.DevRequests)+len(container.AllocateFrom) > 0 {
+	for name, container := range containersOf(info) {
+		if len(container.DevRequests)+len(container.AllocateFrom) > 0 {
+			return true
+		}
+		if len(requestedBeyond(spec.Requests[name], container.Requests)) > 0 {
 			return true
 		}
 	}
-	return len(info.Requests) > 0
+	return len(requestedBeyond(nil, info.Requests)) > 0
+}
+
+// requestedBeyond returns those requests of an annotation that are for devices, beyond what a
+// container's spec counts.
+func requestedBeyond(counted []types.ResourceName, requests types.ResourceList) []types.ResourceName {
+	return podrequest.ForDevices(requests, func(name types.ResourceName) bool {
+		return podrequest.IsCount(name) && !slices.Contains(counted, name)
+	})
 }
 
 // containersOf returns all containers of a pod by name.
@@ -177,8 +189,9 @@ func containersOf(info *types.PodInfo) map[string]types.ContainerInfo {
 }
 
 // wellFormed checks that each request of the container is met, and that each allocated resource is
-// a device's and has a quantity, without which it would be held for free.
-func wellFormed(name string, container types.ContainerInfo) error {
+// a device's and has a quantity, without which it would be held for free. counted is what its spec
+// counts.
+func wellFormed(name string, container types.ContainerInfo, counted []types.ResourceName) error {
 	for _, request := range slices.Sorted(maps.Keys(container.AllocateFrom)) {
 		problem := ""
 		switch {
@@ -197,11 +210,12 @@ func wellFormed(name string, container types.ContainerInfo) error {
 			return unmet(name, request)
 		}
 	}
+	if len(container.DevRequests)+len(container.AllocateFrom) > 0 {
+		return nil
+	}
 	// The names in Requests are the user's; DevRequests is what the scheduler made of them.
-	for _, request := range slices.Sorted(maps.Keys(container.Requests)) {
-		if len(container.AllocateFrom) == 0 && resource.IsGroupResourceName(request) {
-			return unmet(name, request)
-		}
+	if left := requestedBeyond(counted, container.Requests); len(left) > 0 {
+		return unmet(name, left[0])
 	}
 	return nil
 }

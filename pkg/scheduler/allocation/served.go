@@ -91,18 +91,17 @@ func (s *Set) unservedIn(info types.ContainerInfo, counted []types.ResourceName)
 			made[kind] += min(quantity, math.MaxInt64-made[kind])
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(info.Requests)) {
-		full, quantity := resource.WithPrefix(name), info.Requests[name]
-		if _, twice := info.Requests[full]; twice && full != name || quantity <= 0 {
-			continue // of two forms of one name the full one counts
-		}
-		switch {
-		case request.IsPath(name):
-			kind, ok := s.kindOf(full)
-			if made[kind] -= quantity; (!ok || made[kind] < 0) && !s.placedByItself(name, info) {
+	forPaths := maps.Clone(made) // a count includes the devices of paths
+	for _, name := range request.ForDevices(info.Requests, s.isCount) {
+		quantity := info.Requests[name]
+		if request.IsPath(name) {
+			kind, ok := s.kindOf(resource.WithPrefix(name))
+			if forPaths[kind] -= quantity; (!ok || forPaths[kind] < 0) && !s.placedByItself(name, info) {
 				left = append(left, name)
 			}
-		case s.isCount(name) && made[device{resource: string(name)}] < quantity && !s.countServed(name, info):
+			continue
+		}
+		if made[device{resource: string(name)}] < quantity && !s.countServed(name, info) {
 			left = append(left, name)
 		}
 	}
@@ -145,13 +144,17 @@ func (s *Set) countServed(plain types.ResourceName, info types.ContainerInfo) bo
 	return false
 }
 
-// unservedWhole returns the requests of a pod as a whole that are for devices. A quantity of 0
-// excludes a device.
-func (s *Set) unservedWhole(requests types.ResourceList) (left []types.ResourceName) {
-	for name, quantity := range requests {
-		if quantity > 0 && (request.IsPath(name) || s.isCount(name)) {
-			left = append(left, name)
+// mayRequestDevices reports whether a plugin may make a device request of the content. Options, and
+// devices that are excluded, request none.
+func (s *Set) mayRequestDevices(content *request.Content) bool {
+	mayCount := func(name types.ResourceName) bool { return s.isCount(name) || s.Reads(name) && !s.isOption(name) }
+	if len(content.Counted) > 0 || len(request.ForDevices(content.Pod.Requests, mayCount)) > 0 {
+		return true
+	}
+	for _, info := range content.Pod.Containers() {
+		if len(request.ForDevices(info.Requests, mayCount)) > 0 {
+			return true
 		}
 	}
-	return left
+	return false
 }

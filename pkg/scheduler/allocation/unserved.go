@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -36,10 +37,10 @@ func (s *Set) unserved(t *translation) string {
 			return fmt.Sprintf("no device scheduler serves %s of container %q", join(left), container.Name)
 		}
 	}
-	if left := s.unservedWhole(t.Pod.Requests); len(left) > 0 && !unknown {
+	if left := request.ForDevices(t.Pod.Requests, s.isCount); len(left) > 0 && !unknown {
 		return fmt.Sprintf("cannot serve %s for a pod as a whole: write it under one of its containers", join(left))
 	}
-	if served {
+	if served || !s.mayRequestDevices(t.Content) {
 		return ""
 	}
 	names := slices.Collect(maps.Keys(t.Pod.Requests))
