@@ -63,7 +63,8 @@ func (c *Content) With(pod types.PodInfo) *Content {
 func (c *Content) Key() Key { return c.key() }
 
 // Part returns the part of the content that is for devices of a node: without the counts of all
-// other extended resources. It returns the content itself if that is all of it.
+// other extended resources. A count in the annotation that the container's limits have, too, is the
+// same count. Part returns the content itself if that is all of it.
 func (c *Content) Part(isDevice func(types.ResourceName) bool) *Content {
 	all := true
 	for _, names := range c.Counted {
@@ -85,6 +86,13 @@ func withoutCounts(
 ) map[string]types.ContainerInfo {
 	left := maps.Clone(containers)
 	for name, info := range left {
+		if slices.ContainsFunc(slices.Collect(maps.Keys(info.Requests)), IsCount) {
+			limits := info.KubeRequests
+			info.Requests = maps.Clone(info.Requests)
+			maps.DeleteFunc(info.Requests, func(requested types.ResourceName, quantity int64) bool {
+				return IsCount(requested) && !isDevice(requested) && quantity <= limits[requested]
+			})
+		}
 		info.KubeRequests = maps.Clone(info.KubeRequests)
 		maps.DeleteFunc(info.KubeRequests, func(requested types.ResourceName, _ int64) bool {
 			return resource.IsExtendedResource(requested) && !isDevice(requested)

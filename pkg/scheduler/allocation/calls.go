@@ -80,7 +80,7 @@ func (h *handle) cachedAllocate(
 func (h *handle) allocate(
 	ctx context.Context, node *Node, request *request.Request, t *translation,
 ) (*translation, error) {
-	nodeInfo, passed := h.infoFor(node), t.named(request.Pod.Name, node.info.Name)
+	nodeInfo, passed := h.infoFor(node), h.podFor(node, t, request.Pod.Name, node.info.Name)
 	call := &pluginhost.Call{Method: "PodAllocate", Subject: h.subject(node, request)}
 	return pluginhost.Do(ctx, h.Plugin, call, func() (*translation, error) {
 		if err := h.schedulerOf(node, t, 0).PodAllocate(nodeInfo, passed); err != nil {

@@ -5,6 +5,8 @@ package allocation
 
 import (
 	"slices"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // concern reports whether the plugin may have to do with a pod on the node with this inventory. Of
@@ -13,17 +15,9 @@ func (h *handle) concern(inventory *Inventory, t *translation) bool {
 	if t.concerns(h.kinds) {
 		return true
 	}
-	if h.allocator == nil {
-		return false
-	}
-	for _, info := range t.Pod.Containers() {
-		for name := range info.KubeRequests {
-			if inventory.allocated[name] {
-				return true
-			}
-		}
-	}
-	return false
+	return h.allocator != nil && slices.ContainsFunc(t.counts(), func(name types.ResourceName) bool {
+		return inventory.allocated[name]
+	})
 }
 
 // concerned returns the holders that hold devices of the plugin's kinds.

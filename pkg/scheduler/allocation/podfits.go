@@ -5,8 +5,10 @@ package allocation
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -15,7 +17,7 @@ import (
 // podFits returns the call of PodFitsDevice for a pod on a node, for an allocator with a limit of
 // steps.
 func (h *handle) podFits(node *Node, t *translation, pod string, steps int) func() (*fitAnswer, error) {
-	nodeInfo, passed := h.infoFor(node), t.named(pod, "")
+	nodeInfo, passed := h.infoFor(node), h.podFor(node, t, pod, "")
 	return func() (*fitAnswer, error) {
 		scheduler := h.schedulerOf(node, t, steps)
 		fits, reasons, score := scheduler.PodFitsDevice(nodeInfo, passed, h.allocator != nil)
@@ -72,6 +74,20 @@ func (h *handle) infoFor(node *Node) *types.NodeInfo {
 		return node.info
 	}
 	return node.info.Clone()
+}
+
+// podFor returns the copy of a pod that the plugin gets, with a name, and for a node, if that is
+// known. A count that an allocator has served is not in it.
+func (h *handle) podFor(node *Node, t *translation, pod, nodeName string) *types.PodInfo {
+	passed := t.named(pod, nodeName)
+	if h.allocator == nil && t.alone {
+		for _, info := range passed.Containers() {
+			maps.DeleteFunc(info.Requests, func(name types.ResourceName, _ int64) bool {
+				return request.IsCount(name) && node.inventory.allocated[name]
+			})
+		}
+	}
+	return passed
 }
 
 // maxReasons is how many reasons of a plugin become part of an event, which Kubernetes limits to

@@ -88,7 +88,7 @@ func (h *handle) cachedRefine(
 			return known, nil
 		}
 	}
-	nodeInfo, passed := h.infoFor(node), t.named(request.Pod.Name, node.info.Name)
+	nodeInfo, passed := h.infoFor(node), h.podFor(node, t, request.Pod.Name, node.info.Name)
 	call := &pluginhost.Call{Method: "Refine", Subject: h.subject(node, request)}
 	answer, err := pluginhost.Do(ctx, h.Plugin, call, func() (*refinement, error) {
 		quality, prefers := refiner.Refine(nodeInfo, passed)

@@ -5,6 +5,7 @@ package allocation
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -25,8 +26,9 @@ type translation struct {
 	remainder atomic.Pointer[remainder]
 
 	sized     func() int
-	concerned sync.Map // whether it has to do with kinds of devices, by the kinds
-	read      sync.Map // PodDevices, by the handle of the allocator that has read it
+	counted   func() []types.ResourceName // see counts
+	concerned sync.Map                    // whether it has to do with kinds of devices, by the kinds
+	read      sync.Map                    // PodDevices, by the handle of the allocator that has read it
 }
 
 // concerns reports whether the request has to do with these kinds of devices. It is found out once:
@@ -41,7 +43,30 @@ func (t *translation) concerns(kinds *kinds) bool {
 }
 
 func newTranslation(content *request.Content) *translation {
-	return &translation{Content: content, sized: sync.OnceValue(func() int { return sizeOf(content) })}
+	return &translation{
+		Content: content,
+		sized:   sync.OnceValue(func() int { return sizeOf(content) }),
+		counted: sync.OnceValue(func() []types.ResourceName { return countsOf(content) }),
+	}
+}
+
+// counts returns the extended resources that containers count, in their limits or in the
+// annotation. What plugins do with the counts does not change it.
+func (t *translation) counts() []types.ResourceName { return t.counted() }
+
+func countsOf(content *request.Content) []types.ResourceName {
+	counted := map[types.ResourceName]bool{}
+	for name, info := range content.Pod.Containers() {
+		for _, plain := range content.Counted[name] {
+			counted[plain] = true
+		}
+		for requested := range info.Requests {
+			if request.IsCount(requested) {
+				counted[requested] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(counted))
 }
 
 // made returns how many device requests plugins have made.
@@ -51,6 +76,16 @@ func (t *translation) made() int {
 		made += len(info.DevRequests)
 	}
 	return made
+}
+
+// serves reports whether plugins have made a device request.
+func (t *translation) serves() bool {
+	for _, info := range t.Pod.Containers() {
+		if len(info.DevRequests)+len(info.AllocateFrom) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // size returns how many containers the pod has, and how many names they request.
@@ -68,6 +103,8 @@ func sizeOf(content *request.Content) int {
 type remainder struct {
 	// unserved says what no plugin serves, or "".
 	unserved string
+	// noDevices says that nothing of the request is for a device on the node.
+	noDevices bool
 	// request is what the group scheduler places. It is nil when there is nothing to place.
 	request *grouptree.Request
 	// err says why the group scheduler cannot read what plugins wrote.

@@ -20,9 +20,10 @@ type container struct {
 	kind     grouptree.Kind
 	position int // in the pod's spec
 	groups   []*group
-	limits   types.ResourceList         // of its spec
-	counts   map[types.ResourceName]int // requested devices beyond the groups
-	total    map[types.ResourceName]int // all requested devices
+	// requested are the counts of its limits and its annotation, for any node.
+	requested types.ResourceList
+	counts    map[types.ResourceName]int // requested devices beyond the groups
+	total     map[types.ResourceName]int // all requested devices
 
 	assigned     []assignment
 	pinned       int             // the number of devices requested by ID; they come first
@@ -47,7 +48,7 @@ func newContainer(name string, kind grouptree.Kind, position int) *container {
 // forNode returns a copy for an allocation on a node that publishes devices of these resources.
 func (c *container) forNode(published map[types.ResourceName]bool) *container {
 	copied := newContainer(c.name, c.kind, c.position)
-	copied.limits, copied.groups = c.limits, make([]*group, len(c.groups))
+	copied.requested, copied.groups = c.requested, make([]*group, len(c.groups))
 	for i, g := range c.groups {
 		copied.groups[i] = &group{owner: copied, placeholder: g.placeholder, items: g.items, open: g.open}
 	}
@@ -63,7 +64,7 @@ func (c *container) count(published map[types.ResourceName]bool) {
 			c.total[it.resource]++
 		}
 	}
-	for resource, quantity := range c.limits {
+	for resource, quantity := range c.requested {
 		if more := int(min(quantity, 1<<40)) - c.total[resource]; published[resource] && more > 0 {
 			c.counts[resource] = more
 			c.total[resource] += more

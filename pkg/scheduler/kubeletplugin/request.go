@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
+	podrequest "github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -63,11 +64,27 @@ func (r *podRequest) read(pod *types.PodInfo, spec []grouptree.Container) error 
 			if c.groups, err = r.parseGroups(c, list[name].Requests); err != nil {
 				return fmt.Errorf("cannot serve container %q: %w", name, err)
 			}
-			c.limits = list[name].KubeRequests
+			c.requested = countedIn(list[name])
 			r.containers = append(r.containers, c)
 		}
 	}
 	return nil
+}
+
+// countedIn returns how many devices a container counts, in its limits or in the annotation. A
+// count that both have is one: the larger one counts.
+func countedIn(info types.ContainerInfo) types.ResourceList {
+	counted := info.KubeRequests
+	for name, quantity := range info.Requests {
+		if !podrequest.IsCount(name) || quantity <= counted[name] {
+			continue
+		}
+		if counted = maps.Clone(counted); counted == nil {
+			counted = types.ResourceList{}
+		}
+		counted[name] = quantity
+	}
+	return counted
 }
 
 // containersFor returns the containers that request devices of a node which publishes devices of
