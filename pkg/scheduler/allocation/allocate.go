@@ -6,6 +6,7 @@ package allocation
 import (
 	"context"
 	"errors"
+	"maps"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/request"
@@ -27,9 +28,12 @@ func (s *Set) Allocate(ctx context.Context, node *Node, request *request.Request
 func (s *Set) AllocateWithin(
 	ctx context.Context, node *Node, request *request.Request, budget *Budget,
 ) (*types.PodInfo, error) {
-	t := partOf(request, node.inventory)
+	if dropped := s.dropped(request, node.inventory); dropped != "" {
+		return nil, errors.New(dropped)
+	}
+	t := s.partOf(request, node.inventory)
 	if t.Empty() {
-		return t.named(request.Pod.Name, node.info.Name), nil
+		return withWritten(t.named(request.Pod.Name, node.info.Name), request.Pod), nil
 	}
 	for _, plugin := range s.plugins {
 		if !plugin.concern(node.inventory, t) {
@@ -71,7 +75,21 @@ func (s *Set) AllocateWithin(
 	if missing := unplaced(allocated); missing != "" {
 		return nil, errors.New(missing)
 	}
-	return allocated, nil
+	return withWritten(allocated, request.Pod), nil
+}
+
+// withWritten returns an allocation in which the requests are all that the user wrote: a part for a
+// node leaves out what is no device there.
+func withWritten(allocated, written *types.PodInfo) *types.PodInfo {
+	for _, lists := range [][2]map[string]types.ContainerInfo{
+		{allocated.InitContainers, written.InitContainers}, {allocated.RunningContainers, written.RunningContainers},
+	} {
+		for name, info := range lists[0] {
+			info.Requests = maps.Clone(lists[1][name].Requests)
+			lists[0][name] = info
+		}
+	}
+	return allocated
 }
 
 // apply returns what was translated and placed as an allocation on the node to a pod of that name.

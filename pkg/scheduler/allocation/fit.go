@@ -18,7 +18,10 @@ func (s *Set) Fit(ctx context.Context, node *Node, request *request.Request) (Ve
 
 // FitWithin is Fit within the budget of a cycle.
 func (s *Set) FitWithin(ctx context.Context, node *Node, request *request.Request, budget *Budget) (Verdict, error) {
-	t := partOf(request, node.inventory)
+	if dropped := s.dropped(request, node.inventory); dropped != "" {
+		return Verdict{Reasons: []string{dropped}, Unresolvable: true}, nil
+	}
+	t := s.partOf(request, node.inventory)
 	if t.Empty() {
 		return Verdict{Fits: true, NoDevices: true}, nil
 	}
@@ -57,6 +60,8 @@ func (s *Set) FitWithin(ctx context.Context, node *Node, request *request.Reques
 		return Verdict{}, left.err
 	case left.unserved != "":
 		return Verdict{Reasons: []string{left.unserved}, Unresolvable: true}, nil
+	case left.noDevices:
+		return Verdict{Fits: true, NoDevices: true}, nil
 	case left.request != nil:
 		placement := s.groupScheduler.place(ctx, node, left.request, within)
 		if placement == nil {

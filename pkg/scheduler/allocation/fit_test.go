@@ -367,7 +367,7 @@ func TestPodsThatRequestTheSameAreCompiledOnce(t *testing.T) {
 			t.Fatal(verdict, err)
 		}
 		on := nodeLike(t, s, node, 2, 0)
-		answer, ok := s.plugins[0].fits.Get(s.plugins[0].question(on, partOf(request, on.inventory)))
+		answer, ok := s.plugins[0].fits.Get(s.plugins[0].question(on, s.partOf(request, on.inventory)))
 		if !ok {
 			t.Fatal("the plugin's answer is not cached")
 		}

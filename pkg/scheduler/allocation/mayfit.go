@@ -16,7 +16,10 @@ import (
 // The plugins' answers for pods that wait are mostly there: they were given when the pods were
 // tried before, and those of a Translator are the same for all nodes built alike.
 func (s *Set) MayFit(node *Node, request *request.Request) bool {
-	t := partOf(request, node.inventory)
+	if s.dropped(request, node.inventory) != "" {
+		return false
+	}
+	t := s.partOf(request, node.inventory)
 	if t.Empty() { // what it counts is no device here
 		return true
 	}

@@ -86,20 +86,21 @@ func TestNodesWithTheSameResourcesShareAPartOfARequest(t *testing.T) {
 		return inventory
 	}
 	request := asking(1)
-	first, second := partOf(request, node("nvidia.com/gpu", "x/a")), partOf(request, node("x/a", "nvidia.com/gpu"))
+	first := s.partOf(request, node("nvidia.com/gpu", "x/a"))
+	second := s.partOf(request, node("x/a", "nvidia.com/gpu"))
 	if first != second {
 		t.Error("two nodes with the same resources have parts of their own")
 	}
 	if first.Key() != request.Key() {
 		t.Error("a node that has all resources has not the whole request")
 	}
-	if other := partOf(request, node()); other.Key() == request.Key() || !other.Empty() {
+	if other := s.partOf(request, node()); other.Key() == request.Key() || !other.Empty() {
 		t.Error("a node without the resource has a request for it")
 	}
 	for i := range 3 * maxParts {
-		partOf(request, node(types.ResourceName(fmt.Sprintf("x/a%d", i))))
+		s.partOf(request, node(types.ResourceName(fmt.Sprintf("x/a%d", i))))
 	}
-	if kept := len(*request.Memo(newParts).(*parts).byNames.Load()); kept > maxParts {
+	if kept := len(*request.Memo(s.newParts).(*parts).byNames.Load()); kept > maxParts {
 		t.Errorf("%d parts are kept, more than %d", kept, maxParts)
 	}
 }

@@ -18,19 +18,32 @@ const maxParts = 64
 // is safe for concurrent use.
 type parts struct {
 	all     *translation
+	choices []choice
 	byNames atomic.Pointer[map[*deviceNames]*translation]
 }
 
 // partOf returns the part of a request that is for devices of the node with this inventory, as no
 // plugin has translated it yet. It is kept with the request.
-func partOf(request *request.Request, inventory *Inventory) *translation {
+func (s *Set) partOf(request *request.Request, inventory *Inventory) *translation {
+	return s.partsOf(request, inventory).on(inventory.devices)
+}
+
+// dropped says which choice of a request the node with this inventory would drop, or "".
+func (s *Set) dropped(request *request.Request, inventory *Inventory) string {
+	return droppedBy(inventory, s.partsOf(request, inventory).choices)
+}
+
+func (s *Set) partsOf(request *request.Request, inventory *Inventory) *parts {
 	if inventory.anyDevices {
 		request = request.AfterWait()
 	}
-	return request.Memo(newParts).(*parts).on(inventory.devices)
+	return request.Memo(s.newParts).(*parts)
 }
 
-func newParts(request *request.Request) any { return &parts{all: newTranslation(request.Content())} }
+func (s *Set) newParts(request *request.Request) any {
+	content := request.Content()
+	return &parts{all: newTranslation(content), choices: s.choicesOf(content)}
+}
 
 // on returns the part for the nodes on which these are devices.
 func (p *parts) on(devices *deviceNames) *translation {

@@ -14,7 +14,8 @@ func (s *Set) remainder(t *translation) *remainder {
 		known, ok := s.knownRemainder(t)
 		if !ok {
 			known = &remainder{unserved: s.unserved(t)}
-			if known.unserved == "" && s.usesGroups(t.Pod) {
+			known.noDevices = known.unserved == "" && !t.serves()
+			if known.unserved == "" && !known.noDevices && s.usesGroups(t.Pod) {
 				known.request, known.err = grouptree.CompileRequest(t.Pod, t.Containers)
 			}
 			if !t.alone {

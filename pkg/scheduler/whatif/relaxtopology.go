@@ -32,7 +32,10 @@ func topologyRelaxations(pod *v1.Pod) [][]change {
 		}
 		written = decoded
 	}
-	if !countsDevices(pod, written) {
+	// One device is connected to none, but where another plugin or the kubelet serves the count, the
+	// request alone keeps the pod from the node.
+	required := withoutTopology(written)
+	if !required && !countsDevices(pod, written) {
 		return nil
 	}
 	weaker := []change{{
@@ -48,7 +51,7 @@ func topologyRelaxations(pod *v1.Pod) [][]change {
 			})
 		},
 	}}
-	if withoutTopology(written) {
+	if required {
 		weaker = append([]change{{
 			text: "without the annotation's request " + string(topologyOption), topology: true,
 			make: func(pod *v1.Pod) { edit(pod, func(info *sdk.PodInfo) { withoutTopology(info) }) },
