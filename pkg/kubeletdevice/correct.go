@@ -36,12 +36,29 @@ func Correct(request types.ResourceName) (right types.ResourceName, ok bool) {
 	}
 	spelled := prefix + placeholder + "/" + level
 	if len(segments) > 0 {
-		spelled += "/" + segments[0] + "/" + Quantity
+		spelled += "/" + deviceSegment(segments) + "/" + Quantity
 	}
 	if !resource.IsGroupResourceName(request) {
 		spelled = strings.TrimPrefix(spelled, types.DeviceGroupPrefix+"/")
 	}
 	return types.ResourceName(spelled), true
+}
+
+// deviceSegment returns the segment for the device from those after the resource. An ID has all of
+// them, but for the last one if that is Quantity or similar: its "/" must be escaped.
+func deviceSegment(segments []string) string {
+	first, isID := strings.CutPrefix(segments[0], "=")
+	if last := len(segments) - 1; last > 0 && strings.HasPrefix(segments[last], Quantity) {
+		segments = segments[:last]
+	}
+	if !isID || len(segments) == 1 {
+		return segments[0]
+	}
+	id := strings.Join(append([]string{first}, segments[1:]...), "/")
+	if unescaped, ok := unescape(id); ok { // parts of it may be right
+		id = unescaped
+	}
+	return "=" + escape(id)
 }
 
 // isRequest reports whether a name is of the form of Request.

@@ -11,13 +11,19 @@ import (
 
 func TestMisspelledRequestsGetTheRightSpelling(t *testing.T) {
 	for request, want := range map[types.ResourceName]types.ResourceName{
-		"numa/A/nvidia.com/gpu":                "numa/A/nvidia.com:gpu",
-		"numa/A/nvidia.com/gpu/0/device":       "numa/A/nvidia.com:gpu/0/device",
-		"numa/A/nvidia.com:gpu/0/devices":      "numa/A/nvidia.com:gpu/0/device",
-		"numa/A/nvidia.com:gpu/0":              "numa/A/nvidia.com:gpu/0/device",
-		"numa/=1/intel.com/qat":                "numa/=1/intel.com:qat",
-		"numa/B/intel.com/qat/=0000:3d:01.0":   "numa/B/intel.com:qat/=0000:3d:01.0/device",
-		"numa/nvidia.com:gpu/device":           "numa/A/nvidia.com:gpu/device/device",
+		"numa/A/nvidia.com/gpu":                       "numa/A/nvidia.com:gpu",
+		"numa/A/nvidia.com/gpu/0/device":              "numa/A/nvidia.com:gpu/0/device",
+		"numa/A/nvidia.com:gpu/0/devices":             "numa/A/nvidia.com:gpu/0/device",
+		"numa/A/nvidia.com:gpu/0":                     "numa/A/nvidia.com:gpu/0/device",
+		"numa/=1/intel.com/qat":                       "numa/=1/intel.com:qat",
+		"numa/B/intel.com/qat/=0000:3d:01.0":          "numa/B/intel.com:qat/=0000:3d:01.0/device",
+		"numa/nvidia.com:gpu/device":                  "numa/A/nvidia.com:gpu/device/device",
+		"numa/A/vendor.example:nic/=eth0/1/device":    "numa/A/vendor.example:nic/=eth0%2F1/device",
+		"numa/A/vendor.example/nic/=eth0/1/2/devices": "numa/A/vendor.example:nic/=eth0%2F1%2F2/device",
+		"numa/A/vendor.example:nic/=a%2Fb/1/device":   "numa/A/vendor.example:nic/=a%2Fb%2F1/device",
+		"numa/A/vendor.example:nic/=eth0/1":           "numa/A/vendor.example:nic/=eth0%2F1/device",
+		"numa/A/vendor.example:nic/x/1/device":        "numa/A/vendor.example:nic/x/device",
+
 		"resource/group/numa/A/nvidia.com/gpu": "resource/group/numa/A/nvidia.com:gpu",
 
 		"numa/A/nvidia.com:gpu":                  "", // right
