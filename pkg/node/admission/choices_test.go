@@ -16,11 +16,12 @@ import (
 
 // A request that is for no device says how devices are chosen: it needs no allocation.
 var choices = map[string]types.ResourceList{
-	"an exclusion":           {"numa/A/vendor.example:nic/=eth0/device": 0},
-	"a full exclusion":       {"resource/group/numa/A/vendor.example:nic/=eth0/device": 0},
-	"an option":              {"gpu/gpu-generate-topology": 1},
-	"a full option":          {"resource/group/gpu/gpu-generate-topology": 1},
-	"an option of no plugin": {"gpu/gpu-generate-topologie": 1},
+	"an exclusion":             {"numa/A/vendor.example:nic/=eth0/device": 0},
+	"a full exclusion":         {"resource/group/numa/A/vendor.example:nic/=eth0/device": 0},
+	"an option":                {"gpu/gpu-generate-topology": 1},
+	"a full option":            {"resource/group/gpu/gpu-generate-topology": 1},
+	"an option of some plugin": {"widget/speed": 3},
+	"an option of no plugin":   {"gpu/gpu-generate-topologie": 1},
 }
 
 func TestAContainerThatOnlyChoosesDevicesOfOthersIsCreated(t *testing.T) {

@@ -154,7 +154,7 @@ func (a *Admission) replaced(
 		if _, asked := granted.Asked[name]; !asked {
 			return nil, fmt.Errorf("it gives container %q other devices, and this node did not ask for any", name)
 		}
-		if err := wellFormed(name, has[name], spec.Requests[name]); err != nil {
+		if err := a.wellFormed(name, has[name], spec.Requests[name]); err != nil {
 			return nil, err
 		}
 		if err := a.verifyContainer(ctx, spec, name, has[name].AllocateFrom); err != nil {

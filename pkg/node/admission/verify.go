@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
@@ -71,7 +72,7 @@ func (a *Admission) verify(ctx context.Context, r *request) (devicePod bool, err
 	inventory, _ := a.Devices.Inventory()
 	containers := containersOf(r.claimed)
 	for _, name := range slices.Sorted(maps.Keys(containers)) {
-		if err := wellFormed(name, containers[name], r.spec.Requests[name]); err != nil {
+		if err := a.wellFormed(name, containers[name], r.spec.Requests[name]); err != nil {
 			return false, never(a.Refusals.add(r.podRef, err))
 		}
 		if err := a.verifyContainer(ctx, r.spec, name, containers[name].AllocateFrom); err != nil {
@@ -138,7 +139,7 @@ func (a *Admission) isDevicePod(ctx context.Context, pod podRef) (spec pods.Pod,
 	if !all && spec.RequestsOther(resources) {
 		return pods.Pod{}, false, undecided(errNotAllKnown)
 	}
-	return spec, spec.RequestsAny(resources) || claimsDevices(pod, spec), nil
+	return spec, spec.RequestsAny(resources) || a.claimsDevices(pod, spec), nil
 }
 
 // sync waits until every plugin has reported, for syncLimit at most.
@@ -153,7 +154,7 @@ func (a *Admission) sync(ctx context.Context) {
 
 // claimsDevices reports whether the pod's annotation requests devices, or may: a malformed one
 // counts. It does not if it only counts what the pod's spec counts, too.
-func claimsDevices(pod podRef, spec pods.Pod) bool {
+func (a *Admission) claimsDevices(pod podRef, spec pods.Pod) bool {
 	info, err := pod.annotation()
 	if err != nil {
 		return true
@@ -165,18 +166,22 @@ func claimsDevices(pod podRef, spec pods.Pod) bool {
 		if len(container.DevRequests)+len(container.AllocateFrom) > 0 {
 			return true
 		}
-		if len(requestedBeyond(spec.Requests[name], container.Requests)) > 0 {
+		if len(a.requestedBeyond(spec.Requests[name], container.Requests)) > 0 {
 			return true
 		}
 	}
-	return len(requestedBeyond(nil, info.Requests)) > 0
+	return len(a.requestedBeyond(nil, info.Requests)) > 0
 }
 
 // requestedBeyond returns those requests of an annotation that are for devices, beyond what a
-// container's spec counts.
-func requestedBeyond(counted []types.ResourceName, requests types.ResourceList) []types.ResourceName {
+// container's spec counts. The name of a count may be that of an option, which only the scheduler's
+// plugins know, unless it has a dot or is that of a device resource of the node.
+func (a *Admission) requestedBeyond(counted []types.ResourceName, requests types.ResourceList) []types.ResourceName {
+	resources, _ := a.Pods.DeviceResources()
 	return podrequest.ForDevices(requests, func(name types.ResourceName) bool {
-		return podrequest.IsCount(name) && !slices.Contains(counted, name)
+		domain, _, _ := strings.Cut(string(name), "/")
+		return podrequest.IsCount(name) && (resources[name] || strings.Contains(domain, ".")) &&
+			!slices.Contains(counted, name)
 	})
 }
 
@@ -191,7 +196,7 @@ func containersOf(info *types.PodInfo) map[string]types.ContainerInfo {
 // wellFormed checks that each request of the container is met, and that each allocated resource is
 // a device's and has a quantity, without which it would be held for free. counted is what its spec
 // counts.
-func wellFormed(name string, container types.ContainerInfo, counted []types.ResourceName) error {
+func (a *Admission) wellFormed(name string, container types.ContainerInfo, counted []types.ResourceName) error {
 	for _, request := range slices.Sorted(maps.Keys(container.AllocateFrom)) {
 		problem := ""
 		switch {
@@ -214,7 +219,7 @@ func wellFormed(name string, container types.ContainerInfo, counted []types.Reso
 		return nil
 	}
 	// The names in Requests are the user's; DevRequests is what the scheduler made of them.
-	if left := requestedBeyond(counted, container.Requests); len(left) > 0 {
+	if left := a.requestedBeyond(counted, container.Requests); len(left) > 0 {
 		return unmet(name, left[0])
 	}
 	return nil

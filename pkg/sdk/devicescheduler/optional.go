@@ -141,6 +141,11 @@ type Kinds struct {
 	// Options are the names of requests that say how devices of these kinds are chosen, such as
 	// gpu/gpu-generate-topology, without resource/group. The host writes an event for a request
 	// that is no option of any plugin. If it is nil, every request of these kinds may be an option.
+	//
+	// An option with a quantity above 0 demands something, and 0 demands nothing. A container that
+	// counts one of Plain, and demands something by an option of its own or else of its pod, is
+	// kept from nodes where another plugin or the kubelet serves the count. If the plugin is
+	// [Patient], that ends when the pod has waited.
 	Options []types.ResourceName
 }
 
