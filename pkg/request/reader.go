@@ -4,6 +4,7 @@
 package request
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -185,7 +186,11 @@ func (r *Reader) Mistakes(pod *corev1.Pod) []Mistake {
 	if annotation == "" || len(annotation) > MaxRequestBytes {
 		return nil
 	}
-	return r.decoded(annotation).mistakes
+	found := r.decoded(annotation).mistakes
+	if request, err := r.Read(pod); err == nil && request != nil {
+		found = append(slices.Clip(found), smallerCounts(request.Pod)...)
+	}
+	return found
 }
 
 // decoded is what an annotation says, or why it cannot be read.

@@ -153,6 +153,10 @@ func (a *annotation) checkContainers(list string, containers map[string]types.Co
 		}
 		limits := merged.GetContainerInPod(name).KubeRequests
 		a.checkUncovered(name, info.Requests, limits, field)
+		for _, mistake := range request.SmallerCounts(list, name, info.Requests, limits) {
+			a.add(Warning, a.inner(a.source.Offset(mistake.Field)), "annotation %s: %s: %s", annotationKey,
+				mistake.Field, mistake.Problem).Word = mistake.Word
+		}
 	}
 }
 
