@@ -23,7 +23,7 @@ func File(name string, content []byte, cluster *Cluster) ([]Finding, error) {
 	l := &linter{file: name, text: newText(plain), cluster: cluster}
 	found, err := templates(plain)
 	for _, t := range found {
-		l.object = t.object
+		l.object, l.path = t.object, t.path
 		l.lint(t)
 	}
 	if err != nil {
@@ -44,15 +44,19 @@ type linter struct {
 	text     *text
 	cluster  *Cluster // nil: none
 	object   string   // that is looked at
+	path     string   // of the template in it, see template
 	findings []Finding
 }
 
 // add adds a finding at a place of the text.
 func (l *linter) add(severity Severity, place int, format string, args ...any) *Finding {
 	line, column := l.text.position(place)
+	message := fmt.Sprintf(format, args...)
+	if l.path != "" {
+		message = l.path + ": " + message
+	}
 	l.findings = append(l.findings, Finding{
-		File: l.file, Line: line, Column: column, Severity: severity, Object: l.object,
-		Message: fmt.Sprintf(format, args...),
+		File: l.file, Line: line, Column: column, Severity: severity, Object: l.object, Message: message,
 	})
 	return &l.findings[len(l.findings)-1]
 }

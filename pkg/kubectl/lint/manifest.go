@@ -15,8 +15,9 @@ import (
 // template is a pod, or what an object makes pods of.
 type template struct {
 	object         string     // kind and name of the object that it is in
+	path           string     // of the template in an object of a kind that is not Kubernetes' own
 	metadata, spec *yaml.Node // nil if it has none
-	outer          *yaml.Node // metadata of the object, if it is no pod
+	outer          *yaml.Node // metadata of the object, for the first template of one that is no pod
 }
 
 // templates returns the pods and pod templates of a file, those before an error too.
@@ -31,18 +32,20 @@ func templates(content string) (found []template, err error) {
 			return found, err
 		}
 		for _, root := range document.Content {
-			found = append(found, inObject(resolve(root), "")...)
-			if kind := textOf(root, "kind"); strings.HasSuffix(kind, "List") {
-				for _, item := range contentOf(root, "items") {
-					found = append(found, inObject(resolve(item), strings.TrimSuffix(kind, "List"))...)
-				}
+			kind := textOf(root, "kind")
+			items := contentOf(root, "items")
+			if !strings.HasSuffix(kind, "List") || len(items) == 0 {
+				found = append(found, inObject(resolve(root), "")...)
+				continue
+			}
+			for _, item := range items {
+				found = append(found, inObject(resolve(item), strings.TrimSuffix(kind, "List"))...)
 			}
 		}
 	}
 }
 
-// inObject returns the template of an object, if it has one. The items of some lists leave out
-// their kind.
+// inObject returns the templates of an object. The items of some lists leave out their kind.
 func inObject(object *yaml.Node, kind string) []template {
 	if written := textOf(object, "kind"); written != "" {
 		kind = written
@@ -57,15 +60,51 @@ func inObject(object *yaml.Node, kind string) []template {
 		t.metadata, t.spec = metadata, get(object, "spec")
 		return []template{t}
 	}
-	for _, path := range [][]string{{"spec", "template"}, {"spec", "jobTemplate", "spec", "template"}, {"template"}} {
-		pod := get(object, path...)
-		if get(pod, "spec", "containers") == nil {
-			continue
-		}
-		t.metadata, t.spec, t.outer = get(pod, "metadata"), get(pod, "spec"), metadata
-		return []template{t}
+	s := search{object: t, visited: map[*yaml.Node]bool{}}
+	s.in(object, "")
+	if len(s.found) > 0 {
+		s.found[0].outer = metadata
 	}
-	return nil
+	return s.found
+}
+
+// ownPaths are where kinds of Kubernetes have their pod template. Others have it anywhere: a
+// PyTorchJob at spec.pytorchReplicaSpecs.Worker.template, a JobSet at
+// spec.replicatedJobs[0].template.spec.template.
+var ownPaths = map[string]bool{"spec.template": true, "spec.jobTemplate.spec.template": true, "template": true}
+
+// search collects the templates of an object: all mappings in it that have a list of containers in
+// their spec.
+type search struct {
+	object  template
+	visited map[*yaml.Node]bool // aliases may form a cycle, and are searched once
+	found   []template
+}
+
+// in searches a node, which is at a path of the object.
+func (s *search) in(node *yaml.Node, path string) {
+	if node = resolve(node); node == nil || s.visited[node] {
+		return
+	}
+	s.visited[node] = true
+	if spec := get(node, "spec"); path != "" && len(contentOf(spec, "containers")) > 0 {
+		t := s.object
+		t.metadata, t.spec = get(node, "metadata"), spec
+		if !ownPaths[path] {
+			t.path = path
+		}
+		s.found = append(s.found, t)
+		return
+	}
+	if node.Kind == yaml.SequenceNode {
+		for i, item := range node.Content {
+			s.in(item, fmt.Sprintf("%s[%d]", path, i))
+		}
+		return
+	}
+	for _, e := range entries(node) {
+		s.in(e.value, strings.TrimPrefix(path+"."+e.key.Value, "."))
+	}
 }
 
 // resolve returns what an alias stands for.
