@@ -115,7 +115,7 @@ var mayImport = map[string][]string{
 		"pkg/sdk",
 	},
 	"pkg/scheduler/kubeletplugin": {
-		"pkg/scheduler/allocation", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/sdk",
+		"pkg/scheduler/allocation", "pkg/request", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/sdk",
 	},
 	"pkg/scheduler/apiserver": {},
 	"pkg/scheduler/metrics":   {"pkg/scheduler/allocation", "pkg/scheduler/pluginhost", "pkg/cache"},

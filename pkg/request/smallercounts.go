@@ -20,8 +20,8 @@ func SmallerCounts(list, container string, requests, limits types.ResourceList) 
 		if quantity := requests[name]; IsCount(name) && quantity > 0 && quantity < limits[name] {
 			found = append(found, Mistake{
 				Field: deviceinfo.RequestField(list, container, name), Word: string(name),
-				Problem: fmt.Sprintf("the container's limits have %d: the %d here has no effect, write the same number "+
-					"or remove it", limits[name], quantity),
+				Problem: fmt.Sprintf("the container's limits have %d: the %d here has no effect, write the same "+
+					"number or remove it", limits[name], quantity),
 			})
 		}
 	}

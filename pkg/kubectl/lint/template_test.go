@@ -12,8 +12,8 @@ import (
 
 // Pod templates are found by their shape, in kinds that are not known here.
 func TestTheTemplatesOfEachKindAreFound(t *testing.T) {
-	const pod = `metadata: {annotations: {KubeDevice/DeviceInfo: '{"runningcontainer":{"main":{"requests":{"gpu//a":1}}}}'}},
-    spec: {containers: [{name: main}]}`
+	const pod = `metadata: {annotations: {KubeDevice/DeviceInfo:
+      '{"runningcontainer":{"main":{"requests":{"gpu//a":1}}}}'}}, spec: {containers: [{name: main}]}`
 	for kind, test := range map[string]struct {
 		object string
 		paths  []string
@@ -66,21 +66,26 @@ func TestTheTemplatesOfEachKindAreFound(t *testing.T) {
 }
 
 func TestAnAnnotationOfAnObjectWithSeveralTemplatesIsFoundOnce(t *testing.T) {
-	found, err := File("f", []byte("kind: RayCluster\nmetadata: {name: r, annotations: {KubeDevice/DeviceInfo: '{}'}}\n"+
-		"spec:\n  head: {spec: {containers: [{name: a}]}}\n  worker: {spec: {containers: [{name: a}]}}\n"), nil)
+	found, err := File("f", []byte(`kind: RayCluster
+metadata: {name: r, annotations: {KubeDevice/DeviceInfo: '{}'}}
+spec:
+  head: {spec: {containers: [{name: a}]}}
+  worker: {spec: {containers: [{name: a}]}}
+`), nil)
 	if err != nil || len(found) != 1 || !strings.Contains(found[0].Message, "of RayCluster r itself is not read") {
 		t.Errorf("found %v, %v", found, err)
 	}
 }
 
 func TestCountsThatDifferFromTheLimitsAreNamed(t *testing.T) {
-	const smaller = `runningcontainer["main"].requests["nvidia.com/gpu"]: the container's limits have 2: the 1 here has ` +
-		"no effect, write the same number or remove it"
+	const smaller = `runningcontainer["main"].requests["nvidia.com/gpu"]: the container's limits have 2: ` +
+		"the 1 here has no effect, write the same number or remove it"
 	for count, want := range map[string]string{
 		"0": "", "1": smaller, "2": "", "3": `container "main" requests 3 of nvidia.com/gpu in the annotation`,
 	} {
 		content := `kind: Pod
-metadata: {annotations: {KubeDevice/DeviceInfo: '{"runningcontainer":{"main":{"requests":{"nvidia.com/gpu":` + count + `}}}}'}}
+metadata: {annotations: {KubeDevice/DeviceInfo:
+  '{"runningcontainer":{"main":{"requests":{"nvidia.com/gpu":` + count + `}}}}'}}
 spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 2}}}]}`
 		found, err := File("f", []byte(content), nil)
 		if err != nil {

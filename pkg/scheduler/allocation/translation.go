@@ -26,9 +26,10 @@ type translation struct {
 	remainder atomic.Pointer[remainder]
 
 	sized     func() int
-	counted   func() []types.ResourceName // see counts
-	concerned sync.Map                    // whether it has to do with kinds of devices, by the kinds
-	read      sync.Map                    // PodDevices, by the handle of the allocator that has read it
+	counting  sync.Once
+	counted   []types.ResourceName // see counts
+	concerned sync.Map             // whether it has to do with kinds of devices, by the kinds
+	read      sync.Map             // PodDevices, by the handle of the allocator that has read it
 }
 
 // concerns reports whether the request has to do with these kinds of devices. It is found out once:
@@ -43,16 +44,15 @@ func (t *translation) concerns(kinds *kinds) bool {
 }
 
 func newTranslation(content *request.Content) *translation {
-	return &translation{
-		Content: content,
-		sized:   sync.OnceValue(func() int { return sizeOf(content) }),
-		counted: sync.OnceValue(func() []types.ResourceName { return countsOf(content) }),
-	}
+	return &translation{Content: content, sized: sync.OnceValue(func() int { return sizeOf(content) })}
 }
 
 // counts returns the extended resources that containers count, in their limits or in the
 // annotation. What plugins do with the counts does not change it.
-func (t *translation) counts() []types.ResourceName { return t.counted() }
+func (t *translation) counts() []types.ResourceName {
+	t.counting.Do(func() { t.counted = countsOf(t.Content) })
+	return t.counted
+}
 
 func countsOf(content *request.Content) []types.ResourceName {
 	counted := map[types.ResourceName]bool{}

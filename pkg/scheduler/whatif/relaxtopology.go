@@ -32,8 +32,8 @@ func topologyRelaxations(pod *v1.Pod) [][]change {
 		}
 		written = decoded
 	}
-	// One device is connected to none, but where another plugin or the kubelet serves the count, the
-	// request alone keeps the pod from the node.
+	// One device is connected to none, but where another plugin or the kubelet serves the count,
+	// the request alone keeps the pod from the node.
 	required := withoutTopology(written)
 	if !required && !countsDevices(pod, written) {
 		return nil
