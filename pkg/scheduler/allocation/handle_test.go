@@ -69,7 +69,7 @@ func TestAPluginIsNeverEnteredTwiceAtOnceUnlessItSaysSo(t *testing.T) {
 			}))
 			groups := nodeWith(t, set(t, stepped()), 1).inventory.tree
 			inventory := &Inventory{
-				info: types.NewNodeInfoWithName("n"), tree: groups, devices: &deviceNames{"nvidia.com/gpu": true},
+				info: types.NewNodeInfoWithName("n"), tree: groups, devices: deviceNames{"nvidia.com/gpu": true},
 			}
 			node := &Node{inventory: inventory, info: inventory.info}
 			var callers sync.WaitGroup

@@ -22,7 +22,7 @@ type Inventory struct {
 	missing missingPlugins
 	// devices are the extended resources that are devices on the node, and allocated those of them
 	// that an allocator serves.
-	devices   *deviceNames
+	devices   deviceNames
 	allocated map[types.ResourceName]bool
 	read      map[*handle]NodeDevices // by allocator; none of one that did not answer
 	counted   []types.ResourceName    // see counters
@@ -90,7 +90,7 @@ func isNotExtended(name types.ResourceName) bool { return !resource.IsExtendedRe
 
 // Counts reports whether an extended resource is a device on the node. Otherwise its kubelet counts
 // it, if it has any.
-func (inv *Inventory) Counts(name types.ResourceName) bool { return (*inv.devices)[name] }
+func (inv *Inventory) Counts(name types.ResourceName) bool { return inv.devices.has(name) }
 
 // Allocatable yields what is allocatable of each resource, by the names that the plugins left.
 func (inv *Inventory) Allocatable() iter.Seq2[types.ResourceName, int64] {

@@ -11,20 +11,16 @@ import (
 )
 
 // deviceNames are the extended resources that are devices on a node. Its kubelet counts the others,
-// if it has any, and no device scheduler sees them. Most nodes of a cluster have the same ones and
-// share them, so a request is compared with them once for all these nodes.
+// if it has any, and no device scheduler sees them.
 type deviceNames map[types.ResourceName]bool
 
-func (d *deviceNames) has(name types.ResourceName) bool { return (*d)[name] }
-
-// maxDeviceNames is how many different deviceNames are shared.
-const maxDeviceNames = 1 << 8
+func (d deviceNames) has(name types.ResourceName) bool { return d[name] }
 
 // hideKubelets removes from a node what its kubelet counts of extended resources that are not the
 // node's devices, so that no plugin takes them for its own.
-func hideKubelets(node *types.NodeInfo, devices *deviceNames) {
+func hideKubelets(node *types.NodeInfo, devices deviceNames) {
 	isKubelets := func(name types.ResourceName, _ int64) bool {
-		return resource.IsExtendedResource(name) && !(*devices)[name]
+		return resource.IsExtendedResource(name) && !devices.has(name)
 	}
 	maps.DeleteFunc(node.KubeCap, isKubelets)
 	maps.DeleteFunc(node.KubeAlloc, isKubelets)

@@ -5,6 +5,7 @@ package allocation
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -97,10 +98,39 @@ func TestNodesWithTheSameResourcesShareAPartOfARequest(t *testing.T) {
 	if other := s.partOf(request, node()); other.Key() == request.Key() || !other.Empty() {
 		t.Error("a node without the resource has a request for it")
 	}
-	for i := range 3 * maxParts {
-		s.partOf(request, node(types.ResourceName(fmt.Sprintf("x/a%d", i))))
+	if s.partOf(request, node("nvidia.com/gpu", "x/b")) != first {
+		t.Error("a node that has a further resource, which the request does not count, has a part of its own")
 	}
-	if kept := len(*request.Memo(s.newParts).(*parts).byNames.Load()); kept > maxParts {
+}
+
+func TestFewPartsOfARequestAreKept(t *testing.T) {
+	s := set(t, clock.RealClock{}, gpus())
+	const resources = 8
+	request := asking(0)
+	requests := request.Pod.RunningContainers["main"].KubeRequests
+	var counts []types.ResourceName
+	for i := range resources {
+		counts = append(counts, types.ResourceName(fmt.Sprintf("x/a%d", i)))
+		requests[counts[i]] = 1
+	}
+	delete(requests, "nvidia.com/gpu")
+	for some := range 1 << resources {
+		var names []types.ResourceName
+		for i, name := range counts {
+			if some>>i&1 == 1 {
+				names = append(names, name)
+			}
+		}
+		inventory, err := s.AddNode(t.Context(), listing("n", names...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		part := s.partOf(request, inventory).Pod.RunningContainers["main"].KubeRequests
+		if got := slices.Sorted(maps.Keys(part)); !slices.Equal(got, names) {
+			t.Fatalf("a node with %v has the part %v", names, got)
+		}
+	}
+	if kept := len(*request.Memo(s.newParts).(*parts).bySet.Load()); kept > maxParts {
 		t.Errorf("%d parts are kept, more than %d", kept, maxParts)
 	}
 }

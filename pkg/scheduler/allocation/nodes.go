@@ -6,8 +6,6 @@ package allocation
 import (
 	"context"
 	"maps"
-	"slices"
-	"strings"
 	"sync"
 
 	"k8s.io/klog/v2"
@@ -49,7 +47,7 @@ func (s *Set) AddNode(ctx context.Context, info *types.NodeInfo) (*Inventory, er
 		case s.tolerates(err):
 			missing = missing.with(plugin, err)
 			if plugin.allocator != nil { // any of them may be its own
-				maps.Copy(allocated, *devices)
+				maps.Copy(allocated, devices)
 			}
 		default:
 			return nil, err
@@ -130,7 +128,7 @@ func (s *Set) WithAllocatable(
 // deviceNames returns the extended resources that are devices on a node: those that its inventory
 // lists, and those that a plugin claims and the kubelet does not count. An inventory is a node's
 // own word, and so it is about this node only.
-func (s *Set) deviceNames(node *types.NodeInfo) *deviceNames {
+func (s *Set) deviceNames(node *types.NodeInfo) deviceNames {
 	names := deviceNames{}
 	for name := range node.Capacity {
 		if resource.IsExtendedResource(name) {
@@ -142,21 +140,7 @@ func (s *Set) deviceNames(node *types.NodeInfo) *deviceNames {
 			names[name] = true
 		}
 	}
-	return s.shared(names)
-}
-
-// shared returns the names that other nodes have, if they are the same.
-func (s *Set) shared(names deviceNames) *deviceNames {
-	var key strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		key.WriteString(string(name))
-		key.WriteByte(' ') // which no extended resource has
-	}
-	if known, ok := s.names.Get(key.String()); ok {
-		return known
-	}
-	s.names.Add(key.String(), &names)
-	return &names
+	return names
 }
 
 // counters returns the plain resource that counts each resource of a tree which is an allocator's

@@ -10,8 +10,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/request"
 )
 
-// maxParts is how many different parts of a request are kept, of which a cluster has as many as it
-// has nodes with different device resources.
+// maxParts is how many different parts of a request are kept. There is one for each set of its
+// extended resources that are the devices of some node: two, if it counts one.
 const maxParts = 64
 
 // parts are what plugins translate of one request: all of it, or what is for devices of a node. It
@@ -19,7 +19,8 @@ const maxParts = 64
 type parts struct {
 	all     *translation
 	choices []choice
-	byNames atomic.Pointer[map[*deviceNames]*translation]
+	// bySet are the parts that were needed, by which of all.counts are devices: a byte for each.
+	bySet atomic.Pointer[map[string]*translation]
 }
 
 // partOf returns the part of a request that is for devices of the node with this inventory, as no
@@ -46,10 +47,22 @@ func (s *Set) newParts(request *request.Request) any {
 }
 
 // on returns the part for the nodes on which these are devices.
-func (p *parts) on(devices *deviceNames) *translation {
-	kept := p.byNames.Load()
+func (p *parts) on(devices deviceNames) *translation {
+	var space [64]byte // so that few resources take no memory
+	set, all := space[:0], true
+	for _, name := range p.all.counts() {
+		if devices.has(name) {
+			set = append(set, 1)
+		} else {
+			set, all = append(set, 0), false
+		}
+	}
+	if all {
+		return p.all
+	}
+	kept := p.bySet.Load()
 	if kept != nil {
-		if part, ok := (*kept)[devices]; ok {
+		if part, ok := (*kept)[string(set)]; ok {
 			return part
 		}
 	}
@@ -57,10 +70,10 @@ func (p *parts) on(devices *deviceNames) *translation {
 	if content := p.all.Part(devices.has); content != p.all.Content {
 		part = newTranslation(content)
 	}
-	more := map[*deviceNames]*translation{devices: part}
+	more := map[string]*translation{string(set): part}
 	if kept != nil && len(*kept) < maxParts {
 		maps.Copy(more, *kept)
 	}
-	p.byNames.CompareAndSwap(kept, &more)
+	p.bySet.CompareAndSwap(kept, &more)
 	return part
 }

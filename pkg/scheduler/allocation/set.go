@@ -36,7 +36,6 @@ type Set struct {
 	counted map[device]types.ResourceName // the plain resource that counts whole devices
 	words   devicescheduler.Words
 
-	names          *cache.Cache[string, *deviceNames]
 	remainders     *cache.Cache[request.Key, *remainder] // by the key of the translation
 	groupScheduler groupScheduler
 	searches       *searches
@@ -63,7 +62,6 @@ func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, sizes s
 			Levels: map[string]devicescheduler.Noun{}, Units: map[string]devicescheduler.Unit{},
 		},
 
-		names:          cache.New[string, *deviceNames](maxDeviceNames),
 		remainders:     cache.New[request.Key, *remainder](sizes.remainders),
 		groupScheduler: newGroupScheduler(clk, recorder, sizes),
 		searches:       newSearches(clk, DefaultSearchBudgets),
