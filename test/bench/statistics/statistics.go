@@ -1,12 +1,13 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+// Package statistics judges values that were measured several times.
+package statistics
 
 import "slices"
 
-// median returns the middle value, or the mean of the two in the middle. There must be one.
-func median(values []float64) float64 {
+// Median returns the middle value, or the mean of the two in the middle. There must be one.
+func Median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	half := len(sorted) / 2
 	if len(sorted)%2 == 1 {
@@ -18,11 +19,11 @@ func median(values []float64) float64 {
 // doubt is the chance that a bound is on the wrong side of what it bounds.
 const doubt = 0.05
 
-// bounds returns the values below and above which the median of what the values are drawn from does
+// Bounds returns the values below and above which the median of what the values are drawn from does
 // not lie, each with 95 % confidence. They are two of the values, found by the sign test, which
 // supposes nothing about how the values are distributed. ok is false for fewer than five values,
 // with which there are no such bounds.
-func bounds(values []float64) (lower, upper float64, ok bool) {
+func Bounds(values []float64) (lower, upper float64, ok bool) {
 	n := len(values)
 	// The chance that exactly k of n draws are below the median is C(n,k) / 2^n.
 	chance := 1.0

@@ -3,7 +3,11 @@
 
 package report
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/kubedevice/kubedevice/test/bench/statistics"
+)
 
 // Ratio compares a variant with its baseline, round by round. More is better.
 type Ratio struct {
@@ -41,9 +45,9 @@ func newRatio(c Comparison, of string, above, below []Sample, value func(Sample)
 	for i := range ratios {
 		ratios[i] = value(above[i]) / value(below[i])
 	}
-	r := Ratio{Comparison: c, Of: of, Median: median(ratios), Verdict: open}
+	r := Ratio{Comparison: c, Of: of, Median: statistics.Median(ratios), Verdict: open}
 	var ok bool
-	if r.Lower, r.Upper, ok = bounds(ratios); ok {
+	if r.Lower, r.Upper, ok = statistics.Bounds(ratios); ok {
 		r.Verdict = verdict(r.Lower >= c.Bound)
 	}
 	return r

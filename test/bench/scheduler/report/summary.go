@@ -3,6 +3,8 @@
 
 package report
 
+import "github.com/kubedevice/kubedevice/test/bench/statistics"
+
 // variantsOf sums up all variants of the pairs, in the order in which they come.
 func variantsOf(pairs []Pair) []VariantResult {
 	var names []string
@@ -58,7 +60,7 @@ func medianOf(samples []Sample, value func(Sample) float64) float64 {
 	for i, s := range samples {
 		values[i] = value(s)
 	}
-	return median(values)
+	return statistics.Median(values)
 }
 
 // mean returns the mean of values, 0 of none.

@@ -10,6 +10,8 @@ import (
 	"os"
 	"slices"
 	"text/tabwriter"
+
+	"github.com/kubedevice/kubedevice/test/bench/statistics"
 )
 
 // Crowd is who creates pods in addition to those without devices.
@@ -92,7 +94,7 @@ func (t *Tenants) Print(to io.Writer) error {
 			rates, cpus = append(rates, s.PodsPerSecond()), append(cpus, s.CPUPerPod())
 			refusals = append(refusals, float64(s.Refusals)/s.Seconds)
 		}
-		fmt.Fprintf(w, "%s\t%.0f\t%.2f\t%.0f\n", crowd, median(rates), median(cpus), median(refusals))
+		fmt.Fprintf(w, "%s\t%.0f\t%.2f\t%.0f\n", crowd, statistics.Median(rates), statistics.Median(cpus), statistics.Median(refusals))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -101,7 +103,7 @@ func (t *Tenants) Print(to io.Writer) error {
 	for _, pair := range [][2]Crowd{{Hostile, Ordinary}, {Ordinary, NoTenants}, {Hostile, NoTenants}} {
 		ratios, cpus := t.ratios(pair[0], pair[1]), t.compare(pair[0], pair[1], Period.CPUPerPod)
 		fmt.Fprintf(to, "%s / %s: %.3f of the throughput (%.3f to %.3f), %.3f of the CPU (%.3f to %.3f)\n", pair[0],
-			pair[1], median(ratios), slices.Min(ratios), slices.Max(ratios), median(cpus), slices.Min(cpus),
+			pair[1], statistics.Median(ratios), slices.Min(ratios), slices.Max(ratios), statistics.Median(cpus), slices.Min(cpus),
 			slices.Max(cpus))
 	}
 	_, err := fmt.Fprintf(to, "The first throughput is to be %.2f or more.\n", tenantsGoal)
@@ -119,7 +121,7 @@ func (t *Tenants) WriteJSON(path string) error {
 
 // Missed returns an error if the goal is missed.
 func (t *Tenants) Missed() error {
-	if got := median(t.ratios(Hostile, Ordinary)); got < tenantsGoal {
+	if got := statistics.Median(t.ratios(Hostile, Ordinary)); got < tenantsGoal {
 		return fmt.Errorf("pods without devices keep %.3f of their throughput with the worst pods: less than %.2f",
 			got, tenantsGoal)
 	}
