@@ -235,6 +235,13 @@ bench-upstream:
 	@echo "Building upstream's kube-scheduler"
 	@go build -o $(OUT)/bench/bin/kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler
 
+.PHONY: bench-upstream-cases
+bench-upstream-cases: ## Run cases of upstream's benchmark with our plugin and without; BENCH='-only=Basic' for fewer.
+	@echo "Building etcd and upstream's benchmark"
+	@cd test && go build -o $(OUT)/bench/bin/etcd go.etcd.io/etcd/server/v3
+	@cd test && $(TEST) -c -o $(OUT)/bench/bin/upstream-cases ./bench/upstreamcases/trial
+	cd test && go run ./bench/upstreamcases $${BENCH:-}
+
 .PHONY: bench-placement
 bench-placement: build ## Benchmark placement alone and cached, and the plugin on all nodes, with a .so.
 	go test -run '^$$' -bench . -benchmem ./pkg/grouptree ./pkg/cache ./pkg/scheduler/allocation

@@ -94,7 +94,8 @@ func (t *Tenants) Print(to io.Writer) error {
 			rates, cpus = append(rates, s.PodsPerSecond()), append(cpus, s.CPUPerPod())
 			refusals = append(refusals, float64(s.Refusals)/s.Seconds)
 		}
-		fmt.Fprintf(w, "%s\t%.0f\t%.2f\t%.0f\n", crowd, statistics.Median(rates), statistics.Median(cpus), statistics.Median(refusals))
+		fmt.Fprintf(w, "%s\t%.0f\t%.2f\t%.0f\n", crowd, statistics.Median(rates), statistics.Median(cpus),
+			statistics.Median(refusals))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -103,8 +104,8 @@ func (t *Tenants) Print(to io.Writer) error {
 	for _, pair := range [][2]Crowd{{Hostile, Ordinary}, {Ordinary, NoTenants}, {Hostile, NoTenants}} {
 		ratios, cpus := t.ratios(pair[0], pair[1]), t.compare(pair[0], pair[1], Period.CPUPerPod)
 		fmt.Fprintf(to, "%s / %s: %.3f of the throughput (%.3f to %.3f), %.3f of the CPU (%.3f to %.3f)\n", pair[0],
-			pair[1], statistics.Median(ratios), slices.Min(ratios), slices.Max(ratios), statistics.Median(cpus), slices.Min(cpus),
-			slices.Max(cpus))
+			pair[1], statistics.Median(ratios), slices.Min(ratios), slices.Max(ratios), statistics.Median(cpus),
+			slices.Min(cpus), slices.Max(cpus))
 	}
 	_, err := fmt.Fprintf(to, "The first throughput is to be %.2f or more.\n", tenantsGoal)
 	return err
