@@ -13,10 +13,11 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Mistake is a part of a valid annotation that does not do what its author probably wants. The
-// scheduler writes an event for it, and kubectl device lint a warning.
+// Mistake is an annotation of a pod, or a part of a valid one, that does not do what its author
+// probably wants. The scheduler writes an event for it, and kubectl device lint a warning.
 type Mistake struct {
-	// Field is the path of the part, as in [deviceinfo.Error], and Word the word that is wrong.
+	// Field is the path of the part, as in [deviceinfo.Error], or the annotation's key after the
+	// word annotation. Word is the word that is wrong.
 	Field, Word string
 	// Problem says what is wrong, and what to write.
 	Problem string
@@ -25,6 +26,8 @@ type Mistake struct {
 	// Option says that Word may be the name of an option of a device scheduler, such as
 	// gpu/gpu-generate-topology. It is a mistake if no device scheduler has this option.
 	Option bool
+	// Refused says that the scheduler refuses a pod that has the mistake and requests devices.
+	Refused bool
 }
 
 // String returns field, problem and the known word that is most similar.

@@ -71,14 +71,15 @@ func (r *Reader) Copy(devices Devices) *Reader {
 // is one that has requests in its annotation, or one that counts an extended resource which is a
 // device on some node; on which nodes it is one, each node decides. A pod that comes with an
 // allocation and requests nothing has an empty request: it is to be bound without that allocation.
-// The error says why the annotation cannot be read.
+// The error says why the annotation cannot be read, or which key is misspelled. A pod with a
+// misspelled [deviceinfo.Annotation] gets that error too if it requests nothing else.
 //
 // It is read once for each version of a pod, since queueing hints need it for each pod that waits
 // and each event. No node changes what is read.
 func (r *Reader) Read(pod *corev1.Pod) (*Request, error) {
 	counts, annotation := r.CountsDevices(pod), pod.Annotations[deviceinfo.Annotation]
 	if !counts && annotation == "" {
-		return nil, nil
+		return nil, checkAnnotations(pod.Annotations, false)
 	}
 	version, known := podVersion{pod.UID, pod.ResourceVersion, r.hasWaited(pod)}, r.requests.For(len(annotation))
 	found, ok := known.Get(version)
@@ -86,7 +87,7 @@ func (r *Reader) Read(pod *corev1.Pod) (*Request, error) {
 		found = r.read(pod, annotation, version.waited)
 		known.Add(version, found)
 	}
-	if found.err == nil && found.byCount && !counts {
+	if found.byCount && !counts {
 		return nil, nil
 	}
 	return found.Request, found.err
@@ -106,6 +107,12 @@ func (r *Reader) ReadQuickly(pod *corev1.Pod) (request *Request, known bool, err
 	}
 	request, err = r.Read(pod)
 	return request, true, err
+}
+
+// MayRequest reports whether Read returns anything for the pod, on any nodes. It errs toward true.
+func MayRequest(pod *corev1.Pod) bool {
+	return pod.Annotations[deviceinfo.Annotation] != "" || CountsExtended(pod) ||
+		checkAnnotations(pod.Annotations, false) != nil
 }
 
 // MayHold reports whether the pod may hold devices, or be about to. It errs toward true.
@@ -155,7 +162,7 @@ type podVersion struct {
 // read is what a pod requests, or why that cannot be read.
 type read struct {
 	*Request
-	byCount bool // it is only for counts of extended resources, or for nothing, and not forged
+	byCount bool // it can be read, is only for counts of extended resources, or for nothing, and not forged
 	err     error
 }
 
@@ -176,21 +183,29 @@ func (r *Reader) read(pod *corev1.Pod, annotation string, waited bool) read {
 		return read{err: err}
 	}
 	request := &Request{Pod: info, Containers: Containers(pod), Forged: Allocates(written), Waited: waited}
-	return read{Request: request, byCount: request.ByCountOnly() && !request.Forged}
+	if pod.Spec.NodeName == "" { // a pod that runs is not refused
+		err = checkAnnotations(pod.Annotations, true)
+	}
+	return read{Request: request, byCount: request.ByCountOnly() && !request.Forged, err: err}
 }
 
-// Mistakes returns the mistakes in the annotation of a pod that is not bound. It returns none for
-// an annotation that cannot be read: Read returns an error for it.
-func (r *Reader) Mistakes(pod *corev1.Pod) []Mistake {
+// Mistakes returns the mistakes in the annotations of a pod that is not bound: those in its request,
+// and those in other annotations if it may request devices. It returns none for what Read returns an
+// error for.
+func (r *Reader) Mistakes(pod *corev1.Pod) (inRequest, others []Mistake) {
+	if !r.MayHold(pod) {
+		return nil, nil
+	}
+	others = annotationMistakes(pod.Annotations)
 	annotation := pod.Annotations[deviceinfo.Annotation]
 	if annotation == "" || len(annotation) > MaxRequestBytes {
-		return nil
+		return nil, others
 	}
-	found := r.decoded(annotation).mistakes
+	inRequest = r.decoded(annotation).mistakes
 	if request, err := r.Read(pod); err == nil && request != nil {
-		found = append(slices.Clip(found), smallerCounts(request.Pod)...)
+		inRequest = append(slices.Clip(inRequest), smallerCounts(request.Pod)...)
 	}
-	return found
+	return inRequest, others
 }
 
 // decoded is what an annotation says, or why it cannot be read.

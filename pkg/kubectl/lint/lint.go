@@ -74,12 +74,12 @@ func (f *Finding) about(word string, known []string) {
 // lint checks one pod or template.
 func (l *linter) lint(t template) {
 	pod := l.readPod(t)
-	l.checkKeys(t)
 	l.checkLimits(pod)
 	for _, e := range entries(get(t.metadata, "annotations")) {
 		if e.key.Value == annotationKey {
 			l.checkAnnotation(pod, e)
 		}
 	}
+	l.checkAnnotations(t, pod)
 	l.checkNodeName(t, pod)
 }

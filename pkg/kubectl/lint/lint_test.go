@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/request"
 )
 
 // manifests are those of the transcripts of kubectl device lint.
@@ -218,37 +219,44 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// Which annotations of a pod are misspelled, and what each of them may be.
-func TestMisspelledAnnotationsAreFound(t *testing.T) {
-	for key, want := range map[string]string{
-		"KubeDevice/DeviceInfo": "", "KubeDevice/OnDeviceFailure": "", "KubeDevice/DeviceFailureGracePeriod": "",
-		"KubeDevice/Seal": "", "KubeDevice/Grant": "", "example.com/owner": "",
-
-		"kubedevice/deviceinfo":                "KubeDevice/DeviceInfo",
-		"KubeDevice/DeviceInfos":               "KubeDevice/DeviceInfo",
-		"KubeDevice/OnDeviceFailures":          "KubeDevice/OnDeviceFailure",
-		"KubeDevice/OnDevicefailure":           "KubeDevice/OnDeviceFailure",
-		"KubeDevice/DeviceFailure":             "KubeDevice/OnDeviceFailure",
-		"KubeDevice/DeviceFailureGracePeriods": "KubeDevice/DeviceFailureGracePeriod",
-		"KubeDevice/DeviceFailurePeriod":       "KubeDevice/DeviceFailureGracePeriod",
+// The severity of a misspelled key is that of what the scheduler does with the pod.
+func TestMistakesInAnnotationsAreFound(t *testing.T) {
+	const limits = ", resources: {limits: {nvidia.com/gpu: 1}}"
+	for _, test := range []struct{ annotation, limits, want string }{
+		{"KubeDevice/DeviceInfo: '{}'", limits, ""},
+		{"example.com/owner: me", limits, ""},
+		{"kubedevice/deviceinfo: '{}'", "", `f:2:26: error: annotation kubedevice/deviceinfo: no program reads it; ` +
+			`did you mean "KubeDevice/DeviceInfo"?`},
+		{"KubeDevice/OnDevicefailure: Evict", "", `f:2:26: warning: annotation KubeDevice/OnDevicefailure: no program ` +
+			`reads it; did you mean "KubeDevice/OnDeviceFailure"?`},
+		{"KubeDevice/OnDevicefailure: Evict", limits, `f:2:26: error: annotation KubeDevice/OnDevicefailure: no ` +
+			`program reads it; did you mean "KubeDevice/OnDeviceFailure"?`},
+		{"KubeDevice/Policy: Evict", limits, `f:2:26: warning: annotation KubeDevice/Policy: no program reads it`},
+		{"KubeDevice/OnDeviceFailure: Evict", limits, ""},
+		{"KubeDevice/OnDeviceFailure: evict", limits, `f:2:54: warning: annotation KubeDevice/OnDeviceFailure: ` +
+			`"evict" is none of Ignore, Evict and Replace`},
+		{"KubeDevice/DeviceFailureGracePeriod: 90s", limits, ""},
+		{"KubeDevice/DeviceFailureGracePeriod: '90'", limits, `f:2:63: warning: annotation ` +
+			`KubeDevice/DeviceFailureGracePeriod: "90" is no duration such as 90s`},
 	} {
-		content := fmt.Sprintf("kind: Pod\nmetadata: {annotations: {%s: '{}'}}\nspec: {containers: [{name: c}]}\n", key)
+		content := fmt.Sprintf("kind: Pod\nmetadata: {annotations: {%s}}\nspec: {containers: [{name: c%s}]}\n",
+			test.annotation, test.limits)
 		found, err := File("f", []byte(content), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []string
 		for _, f := range found {
-			got = append(got, f.Nearest)
+			got = append(got, f.String())
 		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("%s: found %q, want %q", key, found, want)
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("%s: found %q, want %q", test.annotation, got, test.want)
 		}
 	}
 }
 
 func TestAnnotationsOfAWorkloadAreFound(t *testing.T) {
-	for _, key := range annotationKeys {
+	for _, key := range request.AnnotationKeys() {
 		content := fmt.Sprintf("kind: Job\nmetadata: {name: j, annotations: {%s: x}}\n"+
 			"spec: {template: {spec: {containers: [{name: c}]}}}\n", key)
 		found, err := File("f", []byte(content), nil)

@@ -20,11 +20,6 @@ import (
 
 const annotationKey = deviceinfo.Annotation
 
-// annotationKeys are the keys of all annotations that users write for a pod.
-var annotationKeys = []string{
-	annotationKey, deviceinfo.OnDeviceFailureAnnotation, deviceinfo.DeviceFailureGracePeriodAnnotation,
-}
-
 // pod is what a template has that devices are about.
 type pod struct {
 	*corev1.Pod
@@ -90,16 +85,27 @@ func (l *linter) readResources(p *pod, c *corev1.Container, running bool, node *
 	return list
 }
 
-// checkKeys finds annotations that no program reads: misspelled ones, and those of a workload.
-func (l *linter) checkKeys(t template) {
+// checkAnnotations finds annotations that no program reads: misspelled ones, those with a wrong
+// value, and those of a workload. Of the pod the limits and the requests were read.
+func (l *linter) checkAnnotations(t template, p *pod) {
 	for _, e := range entries(get(t.metadata, "annotations")) {
-		word := e.key.Value
-		if !slices.Contains(annotationKeys, word) && request.Nearest(word, annotationKeys) != "" {
-			l.at(Warning, e.key, "annotation %q is not read", word).about(word, annotationKeys)
+		mistake := request.CheckAnnotation(e.key.Value, e.value.Value)
+		if mistake == nil {
+			continue
 		}
+		at, severity := e.key, Warning
+		if mistake.Word != e.key.Value {
+			at = e.value
+		}
+		nearest := request.Nearest(mistake.Word, mistake.Known)
+		if mistake.Refused && (nearest == annotationKey || p.requests || len(p.limits) > 0) {
+			severity = Error
+		}
+		l.at(severity, at, "%s: %s", mistake.Field, mistake.Problem).about(mistake.Word, mistake.Known)
 	}
+	keys := request.AnnotationKeys()
 	for _, e := range entries(get(t.outer, "annotations")) {
-		if word := e.key.Value; slices.Contains(annotationKeys, word) {
+		if word := e.key.Value; slices.Contains(keys, word) {
 			l.at(Warning, e.key, "annotation %s of %s itself is not read: write it into the metadata of its pod "+
 				"template", word, l.object).Word = word
 		}

@@ -20,10 +20,10 @@ type Policy string
 
 // The policies.
 const (
-	Ignore Policy = "Ignore" // the pod gets an event
-	Evict  Policy = "Evict"  // and evicted after the grace period
+	Ignore Policy = deviceinfo.OnDeviceFailureIgnore // the pod gets an event
+	Evict  Policy = deviceinfo.OnDeviceFailureEvict  // and evicted after the grace period
 	// Replace: its container is given another device after the grace period, or else Evict.
-	Replace Policy = "Replace"
+	Replace Policy = deviceinfo.OnDeviceFailureReplace
 )
 
 // String implements pflag.Value.
@@ -34,12 +34,11 @@ func (p *Policy) Type() string { return "Ignore|Evict|Replace" }
 
 // Set implements pflag.Value.
 func (p *Policy) Set(text string) error {
-	switch policy := Policy(text); policy {
-	case Ignore, Evict, Replace:
-		*p = policy
-		return nil
+	if err := deviceinfo.CheckOnDeviceFailure(text); err != nil {
+		return err
 	}
-	return fmt.Errorf("%q is none of %s, %s and %s", text, Ignore, Evict, Replace)
+	*p = Policy(text)
+	return nil
 }
 
 // Rule is a policy with its grace period.
@@ -84,11 +83,10 @@ func (r *rules) of(ctx context.Context, pod pods.Pod) (rule Rule, problems []str
 			}
 		}
 		if graceText != "" && !graceSet {
-			grace, err := time.ParseDuration(graceText)
-			if err != nil || grace < 0 {
-				problems = append(problems, fmt.Sprintf(
-					"annotation %s of the %s is ignored: %q is no duration such as 90s",
-					deviceinfo.DeviceFailureGracePeriodAnnotation, where, graceText))
+			grace, err := deviceinfo.ParseDeviceFailureGracePeriod(graceText)
+			if err != nil {
+				problems = append(problems, fmt.Sprintf("annotation %s of the %s is ignored: %v",
+					deviceinfo.DeviceFailureGracePeriodAnnotation, where, err))
 			} else {
 				rule.GracePeriod, graceSet = grace, true
 			}

@@ -19,28 +19,34 @@ const reasonMistake = "RequestMistake"
 // maxMistakeBytes is how much of the mistakes an event names. It has 1024 bytes for everything.
 const maxMistakeBytes = 900
 
-// reportMistakes writes an event for the parts of a pod's annotation that do not do what its author
-// probably wants: once for each annotation that the pod has had. The pod is scheduled without them.
+// reportMistakes writes an event for the parts of a pod's annotations that do not do what its author
+// probably wants: once as long as they are the same. The pod is scheduled without them.
 func (p *Plugin) reportMistakes(pod *v1.Pod) {
-	annotation := pod.Annotations[deviceinfo.Annotation]
-	if annotation == "" || p.whatIf {
+	if p.whatIf {
 		return
 	}
+	inRequest, others := p.nodes.Requests.Mistakes(pod)
 	var texts []string
-	for _, mistake := range p.nodes.Requests.Mistakes(pod) {
+	for _, mistake := range inRequest {
 		if !mistake.Option || !p.schedulers.Reads(types.ResourceName(mistake.Word)) {
 			texts = append(texts, mistake.String())
 		}
 	}
+	if len(texts) > 0 {
+		texts[0] = fmt.Sprintf("annotation %s: %s", deviceinfo.Annotation, texts[0])
+	}
+	for _, mistake := range others {
+		texts = append(texts, mistake.String())
+	}
 	if len(texts) == 0 {
 		return
 	}
-	if known, ok := p.mistaken.Get(pod.UID); ok && known == annotation {
+	text := joinMistakes(texts)
+	if known, ok := p.mistaken.Get(pod.UID); ok && known == text {
 		return
 	}
-	p.mistaken.Add(pod.UID, annotation)
-	p.handle.EventRecorder().Eventf(pod, nil, v1.EventTypeWarning, reasonMistake, "Scheduling", "annotation %s: %s",
-		deviceinfo.Annotation, joinMistakes(texts))
+	p.mistaken.Add(pod.UID, text)
+	p.handle.EventRecorder().Eventf(pod, nil, v1.EventTypeWarning, reasonMistake, "Scheduling", "%s", text)
 }
 
 // joinMistakes returns the texts, as many as an event has space for.

@@ -23,10 +23,14 @@ func TestOnlyPodsThatAskForDevicesConcernThePlugin(t *testing.T) {
 	other := newPod("other", 1)
 	other.Spec.Containers[0].Resources.Requests = v1.ResourceList{
 		"example.com/unknown": other.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"]}
+	misspelled := newPod("p", 0)
+	misspelled.Annotations = map[string]string{"KubeDevice/Deviceinfo": one}
 	for name, test := range map[string]struct {
 		pod  *v1.Pod
 		want fwk.Code
 	}{
+		"an annotation whose key is misspelled": {misspelled, fwk.UnschedulableAndUnresolvable},
+
 		"nothing":                           {newPod("p", 0), fwk.Skip},
 		"an extended resource of others":    {other, fwk.Skip},
 		"an annotation that asks for none":  {annotated(newPod("p", 0), `{}`), fwk.Skip},
@@ -41,6 +45,28 @@ func TestOnlyPodsThatAskForDevicesConcernThePlugin(t *testing.T) {
 				t.Errorf("PreFilter says %v, want %v", status, test.want)
 			}
 		})
+	}
+}
+
+// The event comes once as long as the mistakes are the same.
+func TestMistakesInAnnotationsAreEvents(t *testing.T) {
+	f := newFixture(t, []*v1.Node{newNode("n", "A")})
+	pod := annotated(newPod("p", 1), `{"policy":{}}`)
+	pod.Annotations["KubeDevice/OnDeviceFailure"] = "evict"
+	pod.Annotations["KubeDevice/DeviceFailureGracePeriod"] = "90"
+	for range 2 {
+		if _, status := f.plugin.PreFilter(t.Context(), framework.NewCycleState(), pod, nil); !status.IsSuccess() {
+			t.Fatal(status)
+		}
+	}
+	want := "Warning RequestMistake annotation KubeDevice/DeviceInfo: policy: the field is not read, " +
+		`annotation KubeDevice/DeviceFailureGracePeriod: "90" is no duration such as 90s, ` +
+		`annotation KubeDevice/OnDeviceFailure: "evict" is none of Ignore, Evict and Replace`
+	if got := <-f.events.Events; got != want {
+		t.Errorf("event %q, want %q", got, want)
+	}
+	if len(f.events.Events) > 0 {
+		t.Errorf("a second event: %q", <-f.events.Events)
 	}
 }
 

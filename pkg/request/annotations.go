@@ -1,0 +1,133 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package request
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+)
+
+// annotation is an annotation that users write for a pod.
+type annotation struct {
+	key string
+	// check returns an error for a value that is not read. It is nil where [Reader] reads the value.
+	check func(value string) error
+}
+
+// annotations are all annotations that users write for a pod.
+var annotations = []annotation{
+	{deviceinfo.Annotation, nil},
+	{deviceinfo.OnDeviceFailureAnnotation, deviceinfo.CheckOnDeviceFailure},
+	{deviceinfo.DeviceFailureGracePeriodAnnotation, func(value string) error {
+		_, err := deviceinfo.ParseDeviceFailureGracePeriod(value)
+		return err
+	}},
+}
+
+// AnnotationKeys returns the keys of the annotations that users write for a pod.
+func AnnotationKeys() (keys []string) {
+	for _, a := range annotations {
+		keys = append(keys, a.key)
+	}
+	return keys
+}
+
+// objectsOf has the objects from which a program reads the annotation of a key.
+var objectsOf = func() map[string][]string {
+	objects := map[string][]string{}
+	for _, key := range deviceinfo.Keys() {
+		if !key.Label {
+			objects[key.Name] = append(objects[key.Name], key.Objects...)
+		}
+	}
+	return objects
+}()
+
+// domain is the domain of the keys that users write, and typos how many characters of it may
+// differ in one that is meant.
+const (
+	domain = "KubeDevice"
+	typos  = 2
+)
+
+// CheckAnnotation returns the mistake in an annotation of a pod: a key that is meant for KubeDevice
+// and that no program reads, or a value that is not read. It returns nil if there is none, and does
+// not read the value of [deviceinfo.Annotation].
+func CheckAnnotation(key, value string) *Mistake {
+	mistake := &Mistake{Field: "annotation " + key, Word: key}
+	objects, known := objectsOf[key]
+	switch {
+	case !known && isOurs(key):
+		mistake.Known = AnnotationKeys()
+		mistake.Problem = "no program reads it"
+		mistake.Refused = Nearest(key, mistake.Known) != ""
+		return mistake
+	case !known:
+		return nil
+	case !slices.Contains(objects, "pods"):
+		mistake.Problem = fmt.Sprintf("it is read from %s and not from pods", strings.Join(objects, " and "))
+		return mistake
+	}
+	for _, a := range annotations {
+		if a.key != key || a.check == nil || value == "" {
+			continue
+		}
+		if err := a.check(value); err != nil {
+			mistake.Word, mistake.Problem = value, err.Error()
+			return mistake
+		}
+	}
+	return nil
+}
+
+// otherDomain is the domain of labels, and of annotations that users do not write.
+const otherDomain = "kubedevice.io"
+
+// isOurs reports whether the author of a key means a key of KubeDevice: its domain is ours in any
+// case, or nearly. Most keys of others are recognized by the length of their domain: this runs for
+// each pod of a cluster.
+func isOurs(key string) bool {
+	end := strings.IndexByte(key, '/')
+	if end < 0 {
+		end = strings.IndexAny(key, ".-_")
+	}
+	if end < len(domain)-typos || end > len(domain)+typos {
+		return end >= 0 && strings.EqualFold(key[:end], otherDomain)
+	}
+	return distance(strings.ToLower(key[:end]), strings.ToLower(domain)) <= typos
+}
+
+// checkAnnotations returns an error for the first annotation that has the scheduler refuse a pod
+// that requests devices. requests says that the pod does. An annotation that is probably
+// [deviceinfo.Annotation] does too.
+func checkAnnotations(annotations map[string]string, requests bool) error {
+	var first *Mistake
+	for key, value := range annotations {
+		mistake := CheckAnnotation(key, value)
+		if mistake == nil || !mistake.Refused || first != nil && first.Word < key {
+			continue
+		}
+		if requests || Nearest(key, mistake.Known) == deviceinfo.Annotation {
+			first = mistake
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return fmt.Errorf("%s Correct or remove it: the pod waits until then", first)
+}
+
+// annotationMistakes returns the mistakes that do not have a pod refused, in the order of the keys.
+func annotationMistakes(annotations map[string]string) (found []Mistake) {
+	for key, value := range annotations {
+		if mistake := CheckAnnotation(key, value); mistake != nil && !mistake.Refused {
+			found = append(found, *mistake)
+		}
+	}
+	slices.SortFunc(found, func(a, b Mistake) int { return strings.Compare(a.Field, b.Field) })
+	return found
+}
