@@ -31,7 +31,7 @@ func Correct(request types.ResourceName) (right types.ResourceName, ok bool) {
 		name, segments = segments[0], segments[1:]
 	}
 	level, err := segment(types.ResourceName(domain + "/" + name))
-	if err != nil || !isDomain(domain) {
+	if err != nil || !isDomain(domain) && !isMalformed(full, segments) {
 		return "", false
 	}
 	spelled := prefix + placeholder + "/" + level
@@ -59,6 +59,13 @@ func deviceSegment(segments []string) string {
 		id = unescaped
 	}
 	return "=" + escape(id)
+}
+
+// isMalformed reports whether a name is no path at all, so that it may name a resource whose domain
+// has no dot, as numa/A/smarter-devices/video0 does. rest are the segments after the resource.
+func isMalformed(full types.ResourceName, rest []string) bool {
+	_, err := resource.ParsePath(full)
+	return err != nil && (len(rest) < 2 || len(rest) == 2 && rest[1] == Quantity)
 }
 
 // isRequest reports whether a name is of the form of Request.

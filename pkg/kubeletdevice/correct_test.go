@@ -26,12 +26,18 @@ func TestMisspelledRequestsGetTheRightSpelling(t *testing.T) {
 
 		"resource/group/numa/A/nvidia.com/gpu": "resource/group/numa/A/nvidia.com:gpu",
 
+		"numa/A/smarter-devices/video0":          "numa/A/smarter-devices:video0",
+		"numa/A/smarter-devices/video0/0/device": "numa/A/smarter-devices:video0/0/device",
+		"numa/A/smarter-devices:video0/0":        "numa/A/smarter-devices:video0/0/device",
+		"numa/A/smarter-devices:video0":          "", // right
+
 		"numa/A/nvidia.com:gpu":                  "", // right
 		"numa/A/nvidia.com:gpu/=g0/device":       "",
 		"numa/rack.1/nvidia.com:gpu":             "",
 		"resource/group/numa/A/nvidia.com:gpu/0": "resource/group/numa/A/nvidia.com:gpu/0/device",
 		"numa/A/gpu/0/device":                    "", // of another kind
 		"gpugrp0/A/nvidia.com/gpu":               "",
+		"numa/A/gpu/b/cards/x":                   "",
 		"numa/A":                                 "",
 		"numa/A/nvidia.com/":                     "",
 		"numa/A/kubernetes.io/x":                 "", // no extended resource

@@ -81,6 +81,7 @@ func (m *mistakes) whole(requests types.ResourceList) {
 			m.add(Mistake{
 				Field: deviceinfo.RequestField("", "", request), Word: string(request),
 				Problem: "a pod as a whole gets no devices: write the request under one of its containers",
+				Option:  IsCount(request) && mayBeOption(request),
 			})
 		}
 	}

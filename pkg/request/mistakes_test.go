@@ -21,6 +21,8 @@ func TestMistakesAreNamedWithWhatToWrite(t *testing.T) {
 		`"gpu/a/memory":20480`: {main + `requests["gpu/a/memory"]: it is for 20480 bytes, less than 1 MiB: write the ` +
 			`unit, such as "20Gi"`},
 		`"gpu/a/memory":1048576`: nil,
+
+		`"smarter-devices/video0":1`: nil, // a count
 		`"gpu/a/cards":1,"resource/group/gpu/a/cards":2`: {main + `requests["gpu/a/cards"]: ` +
 			`resource/group/gpu/a/cards is the same request and has 2: the 1 here has no effect, remove one`},
 		`"gpu/a/cards":1,"resource/group/gpu/a/cards":1`: nil,
@@ -67,6 +69,9 @@ func TestAMalformedPathIsAnErrorWithItsSpelling(t *testing.T) {
 	for request, want := range map[types.ResourceName]string{
 		"gpu/a/cards": "", "gpu/gpu-generate-topology": "", "resource/group/gpu/gpu-generate-topology": "",
 		"nvidia.com/gpu": "", "resource/group/tokens": "", "numa/A/nvidia.com:gpu": "",
+		"smarter-devices/video0": "", "numa/A/smarter-devices:video0": "",
+		"numa/A/smarter-devices/video0": "write numa/A/smarter-devices:video0",
+
 		"numa/A/nvidia.com/gpu":  "write numa/A/nvidia.com:gpu",
 		"numa/!A/nvidia.com:gpu": "name them, such as numa/=0/nvidia.com:gpu", "gpugrp0/!A/gpu/!a/cards": "",
 		"numa/!A/nvidia.com:gpu/0/device": "name them, such as numa/=0/nvidia.com:gpu",
@@ -84,6 +89,19 @@ func TestAMalformedPathIsAnErrorWithItsSpelling(t *testing.T) {
 			if refused := CheckRequests(&pod) != nil; refused != (want != "") {
 				t.Errorf("%v is refused: %v", pod, refused)
 			}
+		}
+	}
+}
+
+func TestTheNameOfAnExtendedResourceIsACountUnlessItBeginsWithALevel(t *testing.T) {
+	for name, want := range map[types.ResourceName]bool{
+		"nvidia.com/gpu": true, "smarter-devices/video0": true, "x/y": true, "gpus/a": true,
+		"gpu/gpu-generate-topology": false, "gpu/a": false, "gpugrp0/A": false, "numa/A": false, "gpu": false,
+		"resource/group": false, "resource/group/gpu/gpu-generate-topology": false, "gpu/a/cards": false,
+		"kubernetes.io/x": false, "UPPER/x": false,
+	} {
+		if IsCount(name) != want {
+			t.Errorf("%s is a count: %v, want %v", name, !want, want)
 		}
 	}
 }

@@ -5,6 +5,7 @@ package request
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
@@ -16,7 +17,8 @@ import (
 // A request in the annotation is one of three:
 //
 //   - a path, <level>/<placeholder>/…/<resource>: see [IsPath],
-//   - a count, the name of an extended resource such as nvidia.com/gpu: see [IsCount],
+//   - a count, the name of an extended resource such as nvidia.com/gpu or smarter-devices/video0:
+//     see [IsCount],
 //   - an option, any other name: it says how devices are chosen, such as gpu/gpu-generate-topology.
 
 // IsPath reports whether a request is for a device by its path.
@@ -26,11 +28,22 @@ func IsPath(request types.ResourceName) bool {
 	return slashes >= 2 || full && slashes == 0 // a resource of the node itself
 }
 
-// IsCount reports whether a request is for a number of devices: it names an extended resource whose
-// domain has a dot.
+// IsCount reports whether a request is for a number of devices: it names an extended resource. A
+// name in the annotation that begins with a documented level, such as gpu/gpu-generate-topology, is
+// an option. In limits each extended resource is a count. A device scheduler may have options of
+// other names whose domain has no dot.
 func IsCount(request types.ResourceName) bool {
 	domain, _, _ := strings.Cut(string(request), "/")
-	return strings.Contains(domain, ".") && resource.IsExtendedResource(request)
+	return resource.IsExtendedResource(request) && !slices.Contains(levels, domain)
+}
+
+// levels are those that documents name, and the first segment of the prefix of paths.
+var levels = []string{"gpu", "gpugrp0", "gpugrp1", kubeletdevice.Level, "resource"}
+
+// mayBeOption reports whether a device scheduler may have an option of the name of a count.
+func mayBeOption(count types.ResourceName) bool {
+	domain, _, _ := strings.Cut(string(count), "/")
+	return !strings.Contains(domain, ".")
 }
 
 // CheckName returns an error for a path that is malformed. It says how the path is written.

@@ -240,11 +240,9 @@ func (a *annotation) checkRequest(
 	}
 }
 
-// checkCount compares a count of an extended resource with what nodes have. A name whose domain
-// has no dot may be an option of a plugin.
+// checkCount compares a count of an extended resource with what nodes have.
 func (a *annotation) checkCount(field string, offset int, name types.ResourceName, quantity int64) {
-	domain, _, _ := strings.Cut(string(name), "/")
-	if a.cluster == nil || !resource.IsExtendedResource(name) || !strings.Contains(domain, ".") {
+	if a.cluster == nil || !request.IsCount(name) {
 		return
 	}
 	most, known := a.cluster.plain[name]

@@ -193,6 +193,24 @@ func TestOneThatIsNoSpecialistMakesAllPodsWaitForEachOther(t *testing.T) {
 	}
 }
 
+// The domains of these names have no dot. That of the option is a level of the specialist.
+func TestAnOptionOfASpecialistIsNoCount(t *testing.T) {
+	s := set(t, clocktesting.NewFakeClock(time.Now()), newSpecialist("gpu"), newSpecialist("fpga"))
+	node, err := s.Node(t.Context(), mixed(t, s), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for written, want := range map[types.ResourceName]bool{"fpga/fast": true, "camera/video0": false} {
+		request := oneOf("fpga")
+		info := request.Pod.RunningContainers["main"]
+		info.Requests = types.ResourceList{written: 1}
+		request.Pod.RunningContainers["main"] = info
+		if verdict, err := s.Fit(t.Context(), node, request); err != nil || verdict.Fits != want {
+			t.Errorf("%s: %+v, %v", written, verdict, err)
+		}
+	}
+}
+
 func TestKindsAreDistinguishedByNames(t *testing.T) {
 	k := newKinds(devicescheduler.Kinds{Plain: []types.ResourceName{"example.com/gpu"},
 		Levels: []string{"gpu", "pair"}})

@@ -121,10 +121,10 @@ func (s *Set) isCount(name types.ResourceName) bool {
 	return s.countsDevices(name) || request.IsCount(name) && !s.isOption(name)
 }
 
-// isOption reports whether a plugin declares an option of that name.
+// isOption reports whether a plugin has an option of that name, or may have one.
 func (s *Set) isOption(name types.ResourceName) bool {
 	return slices.ContainsFunc(s.plugins, func(plugin *handle) bool {
-		return plugin.kinds != nil && plugin.kinds.options[resource.WithPrefix(name)]
+		return plugin.kinds != nil && !plugin.kinds.plain[name] && plugin.kinds.mayRead(name)
 	})
 }
 

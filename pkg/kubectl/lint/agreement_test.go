@@ -1,0 +1,234 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lint_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/kubectl/lint"
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/kubeletplugin"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/plugins/gpu"
+	gpuscheduler "github.com/kubedevice/kubedevice/plugins/gpu/scheduler"
+)
+
+// scheduler is the scheduler's view of one node: with four GPUs of a plugin file, of which two each
+// are connected, and with three NICs and a camera of kubelet device plugins.
+type scheduler struct {
+	set   *allocation.Set
+	nodes *nodestate.Cache
+	node  *corev1.Node
+}
+
+func newScheduler(t *testing.T) *scheduler {
+	t.Helper()
+	info := types.NewNodeInfoWithName("n")
+	var gpus []gpu.GPU
+	for i := range 4 {
+		gpus = append(gpus, gpu.GPU{ID: fmt.Sprint("GPU-", i), Memory: 80 << 30, Groups: []int{i / 2, 0}})
+	}
+	gpu.Publish(info, gpu.Resource, gpus)
+	for _, device := range []kubeletdevice.Device{
+		{Resource: "vendor.example/nic", ID: "eth0", NUMA: []int{0}},
+		{Resource: "vendor.example/nic", ID: "eth1", NUMA: []int{1}},
+		{Resource: "vendor.example/nic", ID: "eth2", NUMA: []int{1}},
+		{Resource: "smarter-devices/video0", ID: "v0"},
+	} {
+		name, err := kubeletdevice.Name(device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info.Capacity[name], info.Allocatable[name] = 1, 1
+		info.Capacity[device.Resource]++
+		info.Allocatable[device.Resource]++
+	}
+	text, err := deviceinfo.EncodeNode(info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scheduler{
+		set: allocation.New(klog.Background(), nil,
+			allocation.Named{File: "built in", Plugin: kubeletplugin.New()},
+			allocation.Named{File: "gpus.so", Plugin: gpuscheduler.New("gpus", gpu.Resource)}),
+		node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name: "n", UID: "n", ResourceVersion: "1", Annotations: map[string]string{deviceinfo.Annotation: text},
+		}},
+	}
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	if err := indexer.Add(s.node); err != nil {
+		t.Fatal(err)
+	}
+	s.nodes = nodestate.New(s.set, corelisters.NewNodeLister(indexer), clock.RealClock{})
+	s.nodes.Observe(t.Context(), s.node)
+	return s
+}
+
+// events returns the mistakes of which the scheduler writes an event.
+func (s *scheduler) events(pod *corev1.Pod) string {
+	var texts []string
+	mistakes, _ := s.nodes.Requests.Mistakes(pod)
+	for _, mistake := range mistakes {
+		if !mistake.Option || !s.set.Reads(types.ResourceName(mistake.Word)) {
+			texts = append(texts, mistake.String())
+		}
+	}
+	return strings.Join(texts, "; ")
+}
+
+// schedule returns the devices that the container main gets, as <ID>/<resource>, sorted. Otherwise
+// waits says why the pod waits. malformed says that no node could change that.
+func (s *scheduler) schedule(t *testing.T, pod *corev1.Pod) (devices, waits string, malformed bool) {
+	t.Helper()
+	request, err := s.nodes.Requests.Read(pod)
+	switch {
+	case err != nil:
+		return "", err.Error(), true
+	case request == nil:
+		return "", "", false
+	}
+	view, err := s.nodes.View(t.Context(), s.node, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verdict, err := s.set.Fit(t.Context(), view.Devices, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !verdict.Fits {
+		reasons := verdict.Reasons
+		if verdict.Shortage != nil {
+			reasons = append(reasons, verdict.Shortage.String())
+		}
+		return "", strings.Join(reasons, "; "), false
+	}
+	allocated, err := s.set.Allocate(t.Context(), view.Devices, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, name := range slices.Sorted(maps.Values(allocated.RunningContainers["main"].AllocateFrom)) {
+		path, err := resource.ParsePath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, path.DeviceID()+"/"+path.Resource())
+	}
+	slices.Sort(names)
+	return strings.Join(names, " "), "", false
+}
+
+// podOf returns a pod with these limits, as "name=count name=count", and requests of its container
+// main.
+func podOf(limits, requests string) *corev1.Pod {
+	pod := &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
+	}
+	if requests != "" {
+		pod.Annotations = map[string]string{
+			deviceinfo.Annotation: `{"runningcontainer":{"main":{"requests":{` + requests + `}}}}`,
+		}
+	}
+	list := corev1.ResourceList{}
+	for _, limit := range strings.Fields(limits) {
+		name, count, _ := strings.Cut(limit, "=")
+		list[corev1.ResourceName(name)] = apiresource.MustParse(count)
+	}
+	pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Limits: list, Requests: list}
+	return pod
+}
+
+// What a user writes, what the container gets, and what lint says of it without a cluster. Each
+// request is met as it is written, or the pod waits and the text names the mistake, or an event
+// does. Lint has an error for each pod that no cluster could schedule, and for no other.
+func TestLintAndTheSchedulerReadTheSameRequests(t *testing.T) {
+	for _, test := range []struct {
+		limits, requests string
+		gets             string // the devices, or
+		waits            string // a part of the text that says why it waits
+		event            string // a part of the event
+		warning          string // of lint alone: a part of it
+	}{
+		// Counts: a domain has no need of a dot.
+		{limits: "smarter-devices/video0=1", gets: "v0/device"},
+		{limits: "smarter-devices/video0=1", requests: `"numa/A/smarter-devices:video0":1`, gets: "v0/device"},
+		{
+			limits: "smarter-devices/video0=1", requests: `"smarter-devices/video0":1`, gets: "v0/device",
+		},
+		{
+			limits: "nvidia.com/gpu=1", requests: `"smarter-devices/video9":1`,
+			waits: `no device scheduler serves smarter-devices/video9 of container "main"`,
+		},
+		{
+			requests: `"numa/A/smarter-devices/video0":1`, waits: "write numa/A/smarter-devices:video0",
+		},
+		{
+			limits: "nvidia.com/gpu=1", requests: `"gpu/gpu-generate-topologie":1`, gets: "GPU-3/cards",
+			event: `did you mean "gpu/gpu-generate-topology"?`,
+		},
+	} {
+		t.Run(test.limits+" "+test.requests, func(t *testing.T) {
+			s, pod := newScheduler(t), podOf(test.limits, test.requests)
+			devices, waits, malformed := s.schedule(t, pod)
+			events := s.events(pod)
+			if devices != test.gets || (waits == "") != (test.waits == "") || !strings.Contains(waits, test.waits) {
+				t.Errorf("it gets %q, or waits: %q\nwant %q, %q", devices, waits, test.gets, test.waits)
+			}
+			if (events == "") != (test.event == "") || !strings.Contains(events, test.event) {
+				t.Errorf("events %q, want %q", events, test.event)
+			}
+			errors, warnings := lintOf(t, pod)
+			if (errors != "") != malformed || malformed && !strings.Contains(errors, test.waits) {
+				t.Errorf("lint says %q, and the pod waits: %q", errors, waits)
+			}
+			if want := test.event + test.warning; (warnings == "") != (want == "") || !strings.Contains(warnings, want) {
+				t.Errorf("lint warns %q, want %q", warnings, want)
+			}
+		})
+	}
+}
+
+// lintOf returns the errors and the warnings that lint finds in a pod without a cluster.
+func lintOf(t *testing.T, pod *corev1.Pod) (errors, warnings string) {
+	t.Helper()
+	text, err := json.Marshal(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err = yaml.JSONToYAML(text); err != nil {
+		t.Fatal(err)
+	}
+	found, err := lint.File("pod.yaml", text, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, finding := range found {
+		if finding.Severity == lint.Error {
+			errors += finding.String() + "\n"
+		} else {
+			warnings += finding.String() + "\n"
+		}
+	}
+	return errors, warnings
+}
