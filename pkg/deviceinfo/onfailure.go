@@ -29,8 +29,8 @@ const (
 	OnDeviceFailureReplace = "Replace"
 )
 
-// CheckOnDeviceFailure returns an error for a value of OnDeviceFailureAnnotation that is none of the
-// three.
+// CheckOnDeviceFailure returns an error for a value of OnDeviceFailureAnnotation that is none of
+// the three.
 func CheckOnDeviceFailure(value string) error {
 	switch value {
 	case OnDeviceFailureIgnore, OnDeviceFailureEvict, OnDeviceFailureReplace:

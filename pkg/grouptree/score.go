@@ -36,6 +36,12 @@ func modeOf(scorer int32, name types.ResourceName) (mode, error) {
 	return defaultMode, fmt.Errorf("scorer %d is unknown: use 0 (default), 1 (left-over) or 2 (enum)", scorer)
 }
 
+// CheckScorer returns an error for a scorer of a resource that is none of those that are known.
+func CheckScorer(name types.ResourceName, scorer int32) error {
+	_, err := modeOf(scorer, name)
+	return err
+}
+
 // rate returns the score of one resource. bitsRequested are the bits that the pod requests of it.
 func rate(m mode, allocatable, used, bitsRequested int64) float64 {
 	if allocatable == 0 {

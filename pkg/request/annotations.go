@@ -14,7 +14,7 @@ import (
 // annotation is an annotation that users write for a pod.
 type annotation struct {
 	key string
-	// check returns an error for a value that is not read. It is nil where [Reader] reads the value.
+	// check returns an error for a value that is not read. It is nil where Reader reads the value.
 	check func(value string) error
 }
 

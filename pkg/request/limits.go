@@ -38,34 +38,13 @@ func CheckSize(containers int, annotation string) error {
 	return nil
 }
 
-// CheckRequests returns the first error of CheckCounts and CheckName.
+// CheckRequests returns the error of CheckCounts, or the first of Errors.
 func CheckRequests(written *types.PodInfo) error {
 	if err := CheckCounts(written); err != nil {
 		return err
 	}
-	if err := checkNames("", "", written.Requests); err != nil {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(written.InitContainers)) {
-		if err := checkNames("initcontainer", name, written.InitContainers[name].Requests); err != nil {
-			return err
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(written.RunningContainers)) {
-		if err := checkNames("runningcontainer", name, written.RunningContainers[name].Requests); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// checkNames checks the names of requests, in their order.
-func checkNames(list, container string, requests types.ResourceList) error {
-	for _, request := range slices.Sorted(maps.Keys(requests)) {
-		if err := CheckName(request); err != nil {
-			return fmt.Errorf("annotation %s: %s: %w", deviceinfo.Annotation,
-				deviceinfo.RequestField(list, container, request), err)
-		}
+	if errs := Errors(written); len(errs) > 0 {
+		return &errs[0]
 	}
 	return nil
 }

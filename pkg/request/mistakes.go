@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -42,6 +44,9 @@ func (m Mistake) String() string {
 // leastMemory is the smallest plausible share of a device's memory, in bytes. A smaller number
 // lacks its unit.
 const leastMemory = 1 << 20
+
+// wholeDevice is the resource of which a device has 1, as docs/plugins.md has it.
+const wholeDevice = "cards"
 
 // memory is the resource that is the memory of a device in bytes, as docs/plugins.md has it.
 const memory = "memory"
@@ -104,7 +109,8 @@ func (m *mistakes) requests(list, container string, requests types.ResourceList)
 		path, err := resource.ParseRequest(request)
 		switch {
 		case !IsPath(request) && !IsCount(request):
-			mistake.Option = true
+			// The scheduler of kubelet device plugins is built in, and has no options.
+			mistake.Option = !strings.HasPrefix(string(full), types.DeviceGroupPrefix+"/"+kubeletdevice.Level+"/")
 			mistake.Problem = "no device scheduler reads this request, and it has no effect"
 			for _, option := range Options() {
 				mistake.Known = append(mistake.Known, string(option))
@@ -115,6 +121,9 @@ func (m *mistakes) requests(list, container string, requests types.ResourceList)
 		case err == nil && path.Depth() > 0 && path.Resource() == memory && quantity > 0 && quantity < leastMemory:
 			mistake.Problem = fmt.Sprintf(`it is for %d bytes, less than 1 MiB: write the unit, such as "20Gi"`,
 				quantity)
+		case err == nil && path.Depth() > 0 && path.Resource() == wholeDevice && quantity > 1:
+			mistake.Problem = fmt.Sprintf("it is for %d of one device, which has 1: write a request with a "+
+				"placeholder of its own for each device, or count them", quantity)
 		default:
 			continue
 		}
@@ -122,7 +131,8 @@ func (m *mistakes) requests(list, container string, requests types.ResourceList)
 	}
 }
 
-// scorers adds the scorers for resources that the container does not request.
+// scorers adds the scorers that nothing reads: those for resources that the container does not
+// request, and those for other requests than paths of devices that the group scheduler places.
 func (m *mistakes) scorers(list, container string, info types.ContainerInfo) {
 	requested := map[types.ResourceName]bool{}
 	var known []string
@@ -132,12 +142,22 @@ func (m *mistakes) scorers(list, container string, info types.ContainerInfo) {
 	}
 	slices.Sort(known)
 	for _, name := range slices.Sorted(maps.Keys(info.Scorer)) {
-		if !requested[resource.WithPrefix(name)] {
-			m.add(Mistake{
-				Field: deviceinfo.ContainerField(list, container, "scorer", string(name)), Word: string(name),
-				Problem: "the container does not request it, and the scorer has no effect", Known: known,
-			})
+		mistake := Mistake{
+			Field: deviceinfo.ContainerField(list, container, "scorer", string(name)), Word: string(name),
 		}
+		_, selected, _ := kubeletdevice.ParseSelection(name, 1)
+		switch {
+		case !requested[resource.WithPrefix(name)]:
+			mistake.Problem = "the container does not request it, and the scorer has no effect"
+			mistake.Known = known
+		case !IsPath(name):
+			mistake.Problem = "it is no path of a device, and the scorer has no effect: remove it"
+		case selected:
+			mistake.Problem = "devices of kubelet device plugins have no scorers, and it has no effect: remove it"
+		default:
+			continue
+		}
+		m.add(mistake)
 	}
 }
 

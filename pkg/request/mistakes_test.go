@@ -5,7 +5,6 @@ package request
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
@@ -22,9 +21,14 @@ func TestMistakesAreNamedWithWhatToWrite(t *testing.T) {
 			`unit, such as "20Gi"`},
 		`"gpu/a/memory":1048576`: nil,
 
+		`"gpu/a/cards":2`: {main + `requests["gpu/a/cards"]: it is for 2 of one device, which has 1: write a request ` +
+			`with a placeholder of its own for each device, or count them`},
+		`"numa/strict":1`: {main + `requests["numa/strict"]: no device scheduler reads this request, and it has no ` +
+			`effect`},
+
 		`"smarter-devices/video0":1`: nil, // a count
-		`"gpu/a/cards":1,"resource/group/gpu/a/cards":2`: {main + `requests["gpu/a/cards"]: ` +
-			`resource/group/gpu/a/cards is the same request and has 2: the 1 here has no effect, remove one`},
+		`"fpga/a/slots":1,"resource/group/fpga/a/slots":2`: {main + `requests["fpga/a/slots"]: ` +
+			`resource/group/fpga/a/slots is the same request and has 2: the 1 here has no effect, remove one`},
 		`"gpu/a/cards":1,"resource/group/gpu/a/cards":1`: nil,
 	} {
 		text := `{"runningcontainer":{"main":{"requests":{` + requests + `}}}}`
@@ -39,6 +43,11 @@ func TestMistakesAreNamedWithWhatToWrite(t *testing.T) {
 		`{"initcontainer":{"i":{"requests":{"a/b/c":1},"scorer":{"a/b/d":1}}}}`: {
 			`initcontainer["i"].scorer["a/b/d"]: the container does not request it, and the scorer has no effect; ` +
 				`did you mean "a/b/c"?`},
+		`{"initcontainer":{"i":{"requests":{"x.com/a":1},"scorer":{"x.com/a":1}}}}`: {
+			`initcontainer["i"].scorer["x.com/a"]: it is no path of a device, and the scorer has no effect: remove it`},
+		`{"initcontainer":{"i":{"requests":{"numa/A/x.com:a":1},"scorer":{"numa/A/x.com:a":1}}}}`: {
+			`initcontainer["i"].scorer["numa/A/x.com:a"]: devices of kubelet device plugins have no scorers, and it ` +
+				`has no effect: remove it`},
 		`{"requests":{"gpu/a/cards":1,"numa/A/x.com:nic/=n/device":0}}`: {
 			`requests["gpu/a/cards"]: a pod as a whole gets no devices: write the request under one of its containers`},
 	} {
@@ -63,34 +72,6 @@ func mistakesIn(t *testing.T, text string) (found []string) {
 		found = append(found, mistake.String())
 	}
 	return found
-}
-
-func TestAMalformedPathIsAnErrorWithItsSpelling(t *testing.T) {
-	for request, want := range map[types.ResourceName]string{
-		"gpu/a/cards": "", "gpu/gpu-generate-topology": "", "resource/group/gpu/gpu-generate-topology": "",
-		"nvidia.com/gpu": "", "resource/group/tokens": "", "numa/A/nvidia.com:gpu": "",
-		"smarter-devices/video0": "", "numa/A/smarter-devices:video0": "",
-		"numa/A/smarter-devices/video0": "write numa/A/smarter-devices:video0",
-
-		"numa/A/nvidia.com/gpu":  "write numa/A/nvidia.com:gpu",
-		"numa/!A/nvidia.com:gpu": "name them, such as numa/=0/nvidia.com:gpu", "gpugrp0/!A/gpu/!a/cards": "",
-		"numa/!A/nvidia.com:gpu/0/device": "name them, such as numa/=0/nvidia.com:gpu",
-		"gpu/a/b/cards":                   "write <level>/<placeholder>/…/<resource>, such as gpugrp0/A/gpu/a/cards",
-	} {
-		err := CheckName(request)
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%s: %v, want %q", request, err, want)
-		}
-		for _, pod := range []types.PodInfo{
-			{Requests: types.ResourceList{request: 1}},
-			{InitContainers: map[string]types.ContainerInfo{"i": {Requests: types.ResourceList{request: 1}}}},
-			{RunningContainers: map[string]types.ContainerInfo{"r": {Requests: types.ResourceList{request: 1}}}},
-		} {
-			if refused := CheckRequests(&pod) != nil; refused != (want != "") {
-				t.Errorf("%v is refused: %v", pod, refused)
-			}
-		}
-	}
 }
 
 func TestTheNameOfAnExtendedResourceIsACountUnlessItBeginsWithALevel(t *testing.T) {

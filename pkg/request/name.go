@@ -46,33 +46,32 @@ func mayBeOption(count types.ResourceName) bool {
 	return !strings.Contains(domain, ".")
 }
 
-// CheckName returns an error for a path that is malformed. It says how the path is written.
-func CheckName(request types.ResourceName) error {
+// checkName returns an error for a path that is malformed. It says how the path is written.
+func checkName(request types.ResourceName) error {
 	if !IsPath(request) {
 		return nil
 	}
 	if right, ok := kubeletdevice.Correct(request); ok {
 		return fmt.Errorf("%s is not written as a device of a kubelet device plugin: write %s", request, right)
 	}
-	if strings.HasPrefix(numaNode(request), grouptree.Different) {
-		return fmt.Errorf("%s: NUMA nodes that differ from each other cannot be requested: name them, such as "+
-			"numa/=0/nvidia.com:gpu and numa/=1/nvidia.com:gpu", request)
-	}
-	if _, err := resource.ParseRequest(request); err != nil {
+	path, err := resource.ParseRequest(request)
+	if err != nil {
 		return fmt.Errorf("%s is no path of a device: %w: write <level>/<placeholder>/…/<resource>, such as "+
 			"gpugrp0/A/gpu/a/cards or numa/A/nvidia.com:gpu", request, err)
 	}
-	return nil
-}
-
-// numaNode returns the placeholder for the NUMA node in a request for devices of a kubelet device
-// plugin, one or several. It is empty for other requests.
-func numaNode(request types.ResourceName) string {
-	full := resource.WithPrefix(request)
-	for _, name := range []types.ResourceName{full, full + "/0/" + kubeletdevice.Quantity} {
-		if _, numa, _, ok := kubeletdevice.ParseRequest(name); ok {
-			return numa
+	if selected, ok, _ := kubeletdevice.ParseSelection(request, 1); ok {
+		if strings.HasPrefix(selected.NUMA, grouptree.Different) {
+			return fmt.Errorf("%s: NUMA nodes that differ from each other cannot be requested: name them, such as "+
+				"numa/=0/nvidia.com:gpu and numa/=1/nvidia.com:gpu", request)
+		}
+		return nil
+	}
+	for level, instance := range path.Levels() {
+		if strings.HasPrefix(instance, kubeletdevice.ByID) {
+			return fmt.Errorf("%s: %s cannot be requested by its ID (%s): write a placeholder, such as %s/a. Only "+
+				"devices of kubelet device plugins and their NUMA nodes can: numa/A/nvidia.com:gpu/=GPU-7f3a/device",
+				request, level, instance, level)
 		}
 	}
-	return ""
+	return nil
 }

@@ -189,9 +189,9 @@ func (r *Reader) read(pod *corev1.Pod, annotation string, waited bool) read {
 	return read{Request: request, byCount: request.ByCountOnly() && !request.Forged, err: err}
 }
 
-// Mistakes returns the mistakes in the annotations of a pod that is not bound: those in its request,
-// and those in other annotations if it may request devices. It returns none for what Read returns an
-// error for.
+// Mistakes returns the mistakes in the annotations of a pod that is not bound: those in its
+// request, and those in other annotations if it may request devices. It returns none for what Read
+// returns an error for.
 func (r *Reader) Mistakes(pod *corev1.Pod) (inRequest, others []Mistake) {
 	if !r.MayHold(pod) {
 		return nil, nil

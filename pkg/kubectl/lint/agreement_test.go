@@ -67,7 +67,7 @@ func newScheduler(t *testing.T) *scheduler {
 		t.Fatal(err)
 	}
 	s := &scheduler{
-		set: allocation.New(klog.Background(), nil,
+		set: allocation.New(klog.Logger{}, nil,
 			allocation.Named{File: "built in", Plugin: kubeletplugin.New()},
 			allocation.Named{File: "gpus.so", Plugin: gpuscheduler.New("gpus", gpu.Resource)}),
 		node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{
@@ -187,6 +187,51 @@ func TestLintAndTheSchedulerReadTheSameRequests(t *testing.T) {
 			limits: "nvidia.com/gpu=1", requests: `"gpu/gpu-generate-topologie":1`, gets: "GPU-3/cards",
 			event: `did you mean "gpu/gpu-generate-topology"?`,
 		},
+
+		// Devices by their IDs: where it can be, and else an error.
+		{
+			limits: "vendor.example/nic=1", requests: `"numa/A/vendor.example:nic/=eth2/device":1`, gets: "eth2/device",
+		},
+		{limits: "nvidia.com/gpu=1", requests: `"gpu/=GPU-0/cards":1`, waits: "gpu cannot be requested by its ID"},
+		{limits: "nvidia.com/gpu=1", requests: `"gpugrp0/=1/gpu/a/cards":1`, waits: "gpugrp0 cannot be requested by"},
+		{limits: "vendor.example/nic=1", requests: `"numa/=/vendor.example:nic":1`, waits: `has no name behind "="`},
+		{
+			limits: "vendor.example/nic=1", requests: `"numa/A/vendor.example:nic/=/device":1`,
+			waits: `has no name behind "="`,
+		},
+
+		// Quantities that no node can serve.
+		{limits: "vendor.example/nic=1", requests: `"numa/A/vendor.example:nic":0`, waits: "is 0: request 1 to 4096"},
+		{limits: "nvidia.com/gpu=1", requests: `"nvidia.com/gpu":0`, waits: "nvidia.com/gpu is 0: write how much"},
+		{limits: "nvidia.com/gpu=1", requests: `"gpu/a/cards":0`, waits: "gpu/a/cards is 0: write how much of it"},
+		{
+			limits: "nvidia.com/gpu=2", requests: `"gpu/gpu-generate-topology":2`,
+			waits: "gpu/gpu-generate-topology is 2: use 1",
+		},
+		{
+			limits:   "vendor.example/nic=1",
+			requests: `"numa/A/vendor.example:nic/=eth1/device":1,"numa/B/vendor.example:nic/=eth1/device":0`,
+			waits:    "the pod requests and excludes the device eth1",
+		},
+		{
+			requests: `"gpu/a/cards":2`, waits: "have no gpu with 2 of cards (the largest has 1)",
+			event: "it is for 2 of one device, which has 1",
+		},
+
+		// What has no effect.
+		{
+			limits: "nvidia.com/gpu=1", requests: `"numa/strict":1`, gets: "GPU-3/cards",
+			event: "no device scheduler reads this request",
+		},
+		{
+			limits: "nvidia.com/gpu=1", requests: `"gpu/a/cards":1},"scorer":{"gpu/a/cards":7`,
+			waits: "scorer 7 is unknown",
+		},
+		{
+			limits:   "vendor.example/nic=1",
+			requests: `"numa/A/vendor.example:nic":1},"scorer":{"numa/A/vendor.example:nic":1`,
+			gets:     "eth0/device", event: "devices of kubelet device plugins have no scorers",
+		},
 	} {
 		t.Run(test.limits+" "+test.requests, func(t *testing.T) {
 			s, pod := newScheduler(t), podOf(test.limits, test.requests)
@@ -202,7 +247,8 @@ func TestLintAndTheSchedulerReadTheSameRequests(t *testing.T) {
 			if (errors != "") != malformed || malformed && !strings.Contains(errors, test.waits) {
 				t.Errorf("lint says %q, and the pod waits: %q", errors, waits)
 			}
-			if want := test.event + test.warning; (warnings == "") != (want == "") || !strings.Contains(warnings, want) {
+			want := test.event + test.warning
+			if (warnings == "") != (want == "") || !strings.Contains(warnings, want) {
 				t.Errorf("lint warns %q, want %q", warnings, want)
 			}
 		})

@@ -64,12 +64,14 @@ func (l *linter) checkAnnotation(p *pod, e entry) {
 				mistake.Field, mistake.Problem).about(mistake.Word, mistake.Known)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(a.written.Requests)) {
-		a.checkName(deviceinfo.RequestField("", "", name), name)
+	wrong := map[string]bool{} // fields
+	for _, err := range request.Errors(a.written) {
+		wrong[err.Field] = true
+		a.add(Error, a.inner(a.source.Offset(err.Field)), "%v", &err).Word = string(err.Request)
 	}
 	a.pod.requests = len(a.written.Requests) > 0
-	a.checkContainers("initcontainer", a.written.InitContainers)
-	a.checkContainers("runningcontainer", a.written.RunningContainers)
+	a.checkContainers("initcontainer", a.written.InitContainers, wrong)
+	a.checkContainers("runningcontainer", a.written.RunningContainers, wrong)
 }
 
 // place returns the place of a byte of the value.
@@ -130,8 +132,9 @@ func (a *annotation) checkReserved() {
 	}
 }
 
-// checkContainers checks one of the lists of containers.
-func (a *annotation) checkContainers(list string, containers map[string]types.ContainerInfo) {
+// checkContainers checks one of the lists of containers, without the requests that are known to be
+// wrong.
+func (a *annotation) checkContainers(list string, containers map[string]types.ContainerInfo, wrong map[string]bool) {
 	names := a.names(list)
 	for _, name := range slices.Sorted(maps.Keys(containers)) {
 		info := containers[name]
@@ -149,7 +152,9 @@ func (a *annotation) checkContainers(list string, containers map[string]types.Co
 			continue
 		}
 		for _, request := range slices.Sorted(maps.Keys(info.Requests)) {
-			a.checkRequest(list, name, info, request)
+			if field := deviceinfo.RequestField(list, name, request); !wrong[field] {
+				a.checkRequest(field, request, info.Requests[request])
+			}
 		}
 		limits := merged.GetContainerInPod(name).KubeRequests
 		a.checkUncovered(name, info.Requests, limits, field)
@@ -189,54 +194,17 @@ func (a *annotation) mayBeOption(name types.ResourceName, options []string) bool
 // prefix begins the full form of a request.
 const prefix = types.DeviceGroupPrefix + "/"
 
-// checkName checks the name of a request, and reports whether it is right.
-func (a *annotation) checkName(field string, name types.ResourceName) bool {
-	err := request.CheckName(name)
-	if err != nil {
-		a.add(Error, a.inner(a.source.Offset(field)), "annotation %s: %s: %v", annotationKey, field, err).
-			Word = string(name)
-	}
-	return err == nil
-}
-
-// checkRequest checks what a container requests.
-func (a *annotation) checkRequest(
-	list, container string, info types.ContainerInfo, name types.ResourceName,
-) {
-	field := deviceinfo.RequestField(list, container, name)
+// checkRequest compares what a container requests with what nodes have.
+func (a *annotation) checkRequest(field string, name types.ResourceName, quantity int64) {
 	offset := a.source.Offset(field)
-	quantity := info.Requests[name]
-	if !request.IsPath(name) {
-		a.checkCount(field, offset, name, quantity)
-		return
-	}
-	if !a.checkName(field, name) {
-		return
-	}
-	full := resource.WithPrefix(name)
-	one := types.ContainerInfo{DevRequests: types.ResourceList{full: quantity}}
-	for scored, scorer := range info.Scorer {
-		if resource.WithPrefix(scored) == full {
-			one.Scorer = types.ResourceScorer{full: scorer}
-		}
-	}
-	alone := &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{container: one}}
-	if _, err := grouptree.CompileRequest(alone, nil); err != nil {
-		a.add(Error, a.inner(offset), "annotation %s: %v", annotationKey, err).Word = string(name)
-		return
-	}
-	extended, _, _, named := kubeletdevice.ParseRequest(full)
-	if !named { // or for several of one placeholder
-		extended, _, _, named = kubeletdevice.ParseRequest(full + "/0/" + kubeletdevice.Quantity)
-	}
+	selected, ok, _ := kubeletdevice.ParseSelection(name, quantity)
 	switch {
-	case named:
-		a.checkCount(field, offset, extended, 0)
-	case quantity == 0:
-		a.add(Error, a.inner(offset), "annotation %s: container %q asks for 0 of %s: write how much of it, or remove "+
-			"it", annotationKey, container, name).Word = string(name)
-	default:
+	case ok:
+		a.checkCount(field, offset, selected.Resource, 0)
+	case request.IsPath(name):
 		a.compare(field, offset, name, quantity)
+	default:
+		a.checkCount(field, offset, name, quantity)
 	}
 }
 
@@ -326,10 +294,8 @@ const wholeDevice = "cards"
 // plain resource that counts as many devices on some node; without a cluster, the only one in the
 // pod's own limits that is called like the devices.
 func (a *annotation) countedAs(full types.ResourceName) (plain types.ResourceName, ok bool) {
-	for _, name := range []types.ResourceName{full, full + "/0/" + kubeletdevice.Quantity} {
-		if extended, _, _, ok := kubeletdevice.ParseRequest(name); ok {
-			return extended, true
-		}
+	if selected, ok, _ := kubeletdevice.ParseSelection(full, 1); ok {
+		return selected.Resource, true
 	}
 	path, err := resource.ParsePath(full)
 	if err != nil {

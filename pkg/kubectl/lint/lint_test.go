@@ -227,8 +227,8 @@ func TestMistakesInAnnotationsAreFound(t *testing.T) {
 		{"example.com/owner: me", limits, ""},
 		{"kubedevice/deviceinfo: '{}'", "", `f:2:26: error: annotation kubedevice/deviceinfo: no program reads it; ` +
 			`did you mean "KubeDevice/DeviceInfo"?`},
-		{"KubeDevice/OnDevicefailure: Evict", "", `f:2:26: warning: annotation KubeDevice/OnDevicefailure: no program ` +
-			`reads it; did you mean "KubeDevice/OnDeviceFailure"?`},
+		{"KubeDevice/OnDevicefailure: Evict", "", `f:2:26: warning: annotation KubeDevice/OnDevicefailure: no ` +
+			`program reads it; did you mean "KubeDevice/OnDeviceFailure"?`},
 		{"KubeDevice/OnDevicefailure: Evict", limits, `f:2:26: error: annotation KubeDevice/OnDevicefailure: no ` +
 			`program reads it; did you mean "KubeDevice/OnDeviceFailure"?`},
 		{"KubeDevice/Policy: Evict", limits, `f:2:26: warning: annotation KubeDevice/Policy: no program reads it`},

@@ -19,8 +19,8 @@ const reasonMistake = "RequestMistake"
 // maxMistakeBytes is how much of the mistakes an event names. It has 1024 bytes for everything.
 const maxMistakeBytes = 900
 
-// reportMistakes writes an event for the parts of a pod's annotations that do not do what its author
-// probably wants: once as long as they are the same. The pod is scheduled without them.
+// reportMistakes writes an event for the parts of a pod's annotations that do not do what its
+// author probably wants: once as long as they are the same. The pod is scheduled without them.
 func (p *Plugin) reportMistakes(pod *v1.Pod) {
 	if p.whatIf {
 		return

@@ -18,8 +18,8 @@ const few = 10
 // PreFilter is what every pod meets first, with devices or without, and only on the scheduler that
 // leads. It reads the pod's request, begins a cycle of the verdict cache, and leaves only the nodes
 // that may fit. A pod that requests no device is skipped. A pod whose annotation cannot be read, or
-// has a misspelled key, is rejected until it changes, and one that passes by a quota until it or the
-// quota changes. Other mistakes in annotations are events.
+// has a misspelled key, is rejected until it changes, and one that passes by a quota until it or
+// the quota changes. Other mistakes in annotations are events.
 func (p *Plugin) PreFilter(
 	ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -161,14 +162,11 @@ func (g *group) likeness() likeness {
 
 // numa returns the NUMA nodes that the placeholder stands for by name, or "".
 func (g *group) numa() string {
-	if name, ok := strings.CutPrefix(g.placeholder, byName); ok {
+	if name, ok := strings.CutPrefix(g.placeholder, kubeletdevice.ByID); ok {
 		return name
 	}
 	return ""
 }
-
-// byName begins a placeholder that stands for the one instance whose name follows.
-const byName = "="
 
 // list returns how many devices of which resources: "2 nvidia.com/gpu and 1 vendor.example/nic".
 func list(counts map[types.ResourceName]int) string {

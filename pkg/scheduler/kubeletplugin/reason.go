@@ -91,8 +91,3 @@ func errNotFree(id deviceID) error {
 func errExcluded(id deviceID) error {
 	return fmt.Errorf("cannot serve %s %q: the pod requests and excludes it", id.resource, id.id)
 }
-
-// errNoName: a request lacks the name after byName.
-func errNoName(request types.ResourceName) error {
-	return fmt.Errorf("%s has no name behind %q: add the ID of a device or the number of a NUMA node", request, byName)
-}

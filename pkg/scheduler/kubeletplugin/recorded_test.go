@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -315,7 +316,7 @@ func randomRequest(random *rand.Rand, ids []string) (types.ResourceName, int64) 
 		}
 	case 5:
 		if random.IntN(40) == 0 {
-			quantity = maxPlaceholders
+			quantity = kubeletdevice.MaxCount
 		}
 	}
 	return types.ResourceName(name), quantity

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
@@ -17,9 +16,6 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
-
-// maxPlaceholders bounds the memory that a pod can take. The search takes at most maxDevices.
-const maxPlaceholders = 4096
 
 // podRequest is the device request of a pod, for any node. It is immutable: an allocation has
 // copies of its containers.
@@ -106,38 +102,25 @@ func (r *podRequest) parseGroups(owner *container, requests types.ResourceList) 
 	single := map[types.ResourceName]bool{}   // requests for one device; a second spelling of one counts once
 	several := map[types.ResourceName]int64{} // requests for several, by name
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
-		full, quantity := resource.WithPrefix(name), requests[name]
-		if extended, numa, id, ok := kubeletdevice.ParseRequest(full); ok {
-			id, hasID := strings.CutPrefix(id, byName)
-			switch {
-			case hasID && id == "" || numa == byName:
-				return nil, errNoName(name)
-			case hasID && quantity == 0:
-				r.excluded[deviceID{extended, id}] = true
-				continue
-			case quantity != 1:
-				return nil, fmt.Errorf("%s is %d: request 1 of it, or several without naming each", name, quantity)
-			case single[full]:
-				continue
-			case !hasID:
-				id = ""
-			}
+		full := resource.WithPrefix(name)
+		selected, ok, err := kubeletdevice.ParseSelection(name, requests[name])
+		switch device := (deviceID{selected.Resource, selected.ID}); {
+		case err != nil:
+			return nil, err
+		case !ok || single[full]:
+			continue
+		case selected.Excludes():
+			r.excluded[device] = true
+			continue
+		case selected.Several:
+			several[full] = selected.Count
+		default:
 			single[full] = true
-			r.inGroups++
-			add(groups, owner, numa, item{full, deviceID{extended, id}})
-		} else if _, numa, _, ok := parseSeveral(full); ok {
-			if numa == byName {
-				return nil, errNoName(name)
-			}
-			if quantity < 1 || quantity > maxPlaceholders {
-				return nil, fmt.Errorf("%s is %d: request 1 to %d", name, quantity, maxPlaceholders)
-			}
-			several[full] = quantity
-			r.inGroups += quantity
+			add(groups, owner, selected.NUMA, item{full, device})
 		}
-		if r.inGroups > maxPlaceholders {
+		if r.inGroups += selected.Count; r.inGroups > kubeletdevice.MaxCount {
 			return nil, fmt.Errorf("the pod requests more than %d devices by placeholders: request fewer",
-				maxPlaceholders)
+				kubeletdevice.MaxCount)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(several)) {
@@ -153,12 +136,6 @@ func (r *podRequest) parseGroups(owner *container, requests types.ResourceList) 
 	}
 	byPlaceholder := func(a, b *group) int { return cmp.Compare(a.placeholder, b.placeholder) }
 	return slices.SortedFunc(maps.Values(groups), byPlaceholder), nil
-}
-
-// parseSeveral is kubeletdevice.ParseRequest for a request for any devices of one placeholder,
-// whose name ends with the resource.
-func parseSeveral(full types.ResourceName) (extended types.ResourceName, numa, device string, ok bool) {
-	return kubeletdevice.ParseRequest(full + "/0/" + kubeletdevice.Quantity)
 }
 
 // add adds an item to the group of a placeholder.

@@ -71,11 +71,8 @@ func (*Scheduler) Allocates(name types.ResourceName) (counted types.ResourceName
 
 // CountedAs returns the resource whose devices a request names, for one device or several.
 func (*Scheduler) CountedAs(request types.ResourceName) (types.ResourceName, bool) {
-	if extended, _, _, ok := kubeletdevice.ParseRequest(request); ok {
-		return extended, true
-	}
-	extended, _, _, ok := parseSeveral(request)
-	return extended, ok
+	selected, ok, _ := kubeletdevice.ParseSelection(request, 1)
+	return selected.Resource, ok
 }
 
 // Words returns the display names for an instance of the level.
