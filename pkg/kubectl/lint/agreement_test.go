@@ -218,6 +218,29 @@ func TestLintAndTheSchedulerReadTheSameRequests(t *testing.T) {
 			event: "it is for 2 of one device, which has 1",
 		},
 
+		// As many GPUs as limits count, whatever is written of them.
+		{limits: "nvidia.com/gpu=1", requests: `"gpu/a/memory":"20Gi"`, gets: "GPU-3/memory"},
+		{limits: "nvidia.com/gpu=2", requests: `"gpu/a/memory":"20Gi"`, gets: "GPU-2/memory GPU-3/cards"},
+		{
+			limits: "nvidia.com/gpu=3", requests: `"gpu/a/memory":"20Gi","gpu/b/memory":"20Gi"`,
+			gets: "GPU-1/memory GPU-2/memory GPU-3/cards",
+		},
+		{
+			limits: "nvidia.com/gpu=2", requests: `"gpu/a/memory":"20Gi","gpu/b/memory":"20Gi"`,
+			gets: "GPU-2/memory GPU-3/memory",
+		},
+		{
+			limits: "nvidia.com/gpu=2", requests: `"gpu/a/cards":1,"gpu/a/memory":"20Gi"`,
+			gets: "GPU-2/cards GPU-2/memory GPU-3/cards",
+		},
+		{
+			limits: "nvidia.com/gpu=4", requests: `"gpu/a/memory":"20Gi"`,
+			gets: "GPU-0/memory GPU-1/cards GPU-2/cards GPU-3/cards",
+		},
+		{
+			limits: "nvidia.com/gpu=5", requests: `"gpu/a/memory":"20Gi"`, waits: "too few GPUs for 5 of nvidia.com/gpu",
+		},
+
 		// What has no effect.
 		{
 			limits: "nvidia.com/gpu=1", requests: `"numa/strict":1`, gets: "GPU-3/cards",

@@ -123,10 +123,15 @@ func (s *Scheduler) translateContainer(
 	}
 
 	types.FillContainerInfo(container)
+	written := spread(requests, count)
 	for name, lifted := range lift(requests) {
 		container.DevRequests[lifted] = requests[name]
-		short := types.ResourceName(strings.TrimPrefix(string(name), types.DeviceGroupPrefix+"/"))
-		for _, written := range []types.ResourceName{short, name} {
+		full := name
+		if original, renamed := written[name]; renamed {
+			full = original
+		}
+		short := types.ResourceName(strings.TrimPrefix(string(full), types.DeviceGroupPrefix+"/"))
+		for _, written := range []types.ResourceName{short, full} {
 			if scorer, ok := container.Scorer[written]; ok {
 				container.Scorer[lifted] = scorer
 			}

@@ -86,6 +86,36 @@ func TestWhatAPodSaysBecomesRequestsForGPUs(t *testing.T) {
 				"gpugrp1/2/gpugrp0/2/gpu/2/cards=1",
 			},
 		},
+		"a share and a count that is larger are for different GPUs": {
+			pod:  asking(2, types.ResourceList{"gpu/a/memory": 5}),
+			want: []string{"gpugrp1/0/gpugrp0/0/gpu/!0/cards=1", "gpugrp1/1/gpugrp0/1/gpu/!a/memory=5"},
+		},
+		"as many shares as are counted are of different GPUs": {
+			pod: asking(2, types.ResourceList{"gpugrp0/A/gpu/a/memory": 5, "gpugrp0/A/gpu/!b/memory": 5}),
+			want: []string{
+				"gpugrp1/0/gpugrp0/A/gpu/!a/memory=5", "gpugrp1/0/gpugrp0/A/gpu/!b/memory=5",
+			},
+		},
+		"of more shares than are counted, as many are of different GPUs": {
+			pod: asking(2, types.ResourceList{"gpu/b/cards": 1, "gpu/b/memory": 5, "gpu/a/memory": 5, "gpu/c/memory": 5}),
+			want: []string{
+				"gpugrp1/0/gpugrp0/0/gpu/!a/memory=5", "gpugrp1/1/gpugrp0/1/gpu/!b/cards=1",
+				"gpugrp1/1/gpugrp0/1/gpu/!b/memory=5", "gpugrp1/2/gpugrp0/2/gpu/c/memory=5",
+			},
+		},
+		"a placeholder that is marked already is not taken twice": {
+			pod: asking(2, types.ResourceList{"gpu/a/memory": 5, "gpu/!a/memory": 6}),
+			want: []string{
+				"gpugrp1/0/gpugrp0/0/gpu/!!a/memory=5", "gpugrp1/1/gpugrp0/1/gpu/!a/memory=6",
+			},
+		},
+		"cards are of different GPUs already": {
+			pod: asking(2, types.ResourceList{"gpu/a/cards": 1, "gpu/b/cards": 1, "gpu/c/memory": 5}),
+			want: []string{
+				"gpugrp1/0/gpugrp0/0/gpu/a/cards=1", "gpugrp1/1/gpugrp0/1/gpu/b/cards=1",
+				"gpugrp1/2/gpugrp0/2/gpu/c/memory=5",
+			},
+		},
 		"requests for other devices are left alone": {
 			pod:  asking(1, types.ResourceList{"resource/group/nic/0/ports": 1, "example.com/nic": 1}),
 			want: []string{"gpugrp1/0/gpugrp0/0/gpu/0/cards=1"},
@@ -120,6 +150,25 @@ func TestScorersFollowTheirRequests(t *testing.T) {
 	scorer := pod.RunningContainers["app"].Scorer
 	a, okA := scorer["resource/group/gpugrp1/0/gpugrp0/0/gpu/a/memory"]
 	b, okB := scorer["resource/group/gpugrp1/1/gpugrp0/1/gpu/b/memory"]
+	if !okA || a != 1 || !okB || b != 0 {
+		t.Errorf("scorer = %v", scorer)
+	}
+}
+
+func TestScorersFollowRequestsThatAreMarkedAsDifferent(t *testing.T) {
+	pod := asking(2, types.ResourceList{"gpu/a/memory": 5, "resource/group/gpu/b/memory": 5})
+	container := pod.RunningContainers["app"]
+	container.Scorer = types.ResourceScorer{"gpu/a/memory": 1, "resource/group/gpu/b/memory": 0}
+	pod.RunningContainers["app"] = container
+
+	c := newCluster(t)
+	c.add("n1", "ab cd")
+	if err := c.plugin.PodAllocate(c.nodes["n1"], pod); err != nil {
+		t.Fatal(err)
+	}
+	scorer := pod.RunningContainers["app"].Scorer
+	a, okA := scorer["resource/group/gpugrp1/0/gpugrp0/0/gpu/!a/memory"]
+	b, okB := scorer["resource/group/gpugrp1/1/gpugrp0/1/gpu/!b/memory"]
 	if !okA || a != 1 || !okB || b != 0 {
 		t.Errorf("scorer = %v", scorer)
 	}

@@ -155,6 +155,8 @@ func randomContainer(r *rand.Rand) map[string]any {
 	wrong := []map[string]any{
 		{"fpga/a/region": 1}, {"vendor.example/fpga": 1}, {"numa/A/nvidia.com/gpu": 2}, {"gpugrp0/A/gpu/a": 1},
 		{"gpu/gpu-generate-topologie": 0}, {"gpu/s/memory": 20480}, {"gpu/q/memory": "20GB"}, {"nvidia.com/gpus": 1},
+		{"gpu/=gpu-0/cards": 1}, {"gpu/gpu-generate-topology": 2}, {"nvidia.com/gpu": 0}, {"gpu/z/cards": 0},
+		{"smarter-devices/video0": 1},
 	}
 	requests := map[string]any{}
 	for range r.IntN(3) {
