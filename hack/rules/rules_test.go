@@ -121,7 +121,7 @@ var mayImport = map[string][]string{
 	"pkg/scheduler/metrics":   {"pkg/scheduler/allocation", "pkg/scheduler/pluginhost", "pkg/cache"},
 	"pkg/scheduler/nodestate": {
 		"pkg/scheduler/allocation", "pkg/scheduler/pluginhost", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree",
-		"pkg/request", "pkg/seal", "pkg/sdk",
+		"pkg/kubeletdevice", "pkg/request", "pkg/seal", "pkg/sdk",
 	},
 	"pkg/scheduler/frameworkplugin": {
 		"pkg/scheduler/allocation", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/scheduler/pluginhost",

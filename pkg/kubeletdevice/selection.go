@@ -37,6 +37,13 @@ type Selection struct {
 // Excludes reports whether the request is for not getting the device with the ID.
 func (s Selection) Excludes() bool { return s.Count == 0 }
 
+// Device returns the name of the device with the ID if it belongs to these NUMA nodes, which are an
+// instance of Level.
+func (s Selection) Device(numa string) types.ResourceName {
+	name, _ := Request(s.Resource, numa, s.ID) // the resource was parsed
+	return name
+}
+
 // ParseSelection parses a request, whose prefix users may leave out. ok is false for a request for
 // devices of another kind. The error says why no node can serve the request.
 func ParseSelection(request types.ResourceName, quantity int64) (s Selection, ok bool, err error) {

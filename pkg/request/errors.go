@@ -39,9 +39,8 @@ func (e *Error) Unwrap() error { return e.Problem }
 // refuses the pod, and kubectl device lint shows them.
 func Errors(written *types.PodInfo) []Error {
 	c := checker{excluded: map[device]types.ResourceName{}}
-	c.exclude(written.Requests)
-	for _, info := range written.Containers() {
-		c.exclude(info.Requests)
+	for _, exclusion := range Exclusions(written) {
+		c.excluded[device{exclusion.Resource, exclusion.ID}] = exclusion.Request
 	}
 	c.check("", "", types.ContainerInfo{Requests: written.Requests})
 	for _, name := range slices.Sorted(maps.Keys(written.InitContainers)) {
@@ -63,16 +62,6 @@ type checker struct {
 type device struct {
 	resource types.ResourceName
 	id       string
-}
-
-// exclude notes the devices that requests exclude: those of one container count for the pod.
-func (c *checker) exclude(requests types.ResourceList) {
-	for request, quantity := range requests {
-		selected, ok, err := kubeletdevice.ParseSelection(request, quantity)
-		if ok && err == nil && selected.Excludes() {
-			c.excluded[device{selected.Resource, selected.ID}] = request
-		}
-	}
 }
 
 // check checks the requests of a container, or of the pod as a whole.

@@ -208,10 +208,20 @@ func (r *Reader) Mistakes(pod *corev1.Pod) (inRequest, others []Mistake) {
 	return inRequest, others
 }
 
+// Exclusions returns the devices that a pod excludes, which is not bound.
+func (r *Reader) Exclusions(pod *corev1.Pod) []Exclusion {
+	annotation := pod.Annotations[deviceinfo.Annotation]
+	if annotation == "" || len(annotation) > MaxRequestBytes {
+		return nil
+	}
+	return r.decoded(annotation).excluded
+}
+
 // decoded is what an annotation says, or why it cannot be read.
 type decoded struct {
 	*types.PodInfo
 	mistakes []Mistake
+	excluded []Exclusion
 	err      error
 }
 
@@ -234,7 +244,7 @@ func (r *Reader) decoded(annotation string) decoded {
 	pod, source, err := deviceinfo.LocatePod(annotation)
 	found := decoded{PodInfo: pod, err: err}
 	if err == nil {
-		found.mistakes = Mistakes(pod, source)
+		found.mistakes, found.excluded = Mistakes(pod, source), Exclusions(pod)
 	}
 	known.Add(annotation, found)
 	return found

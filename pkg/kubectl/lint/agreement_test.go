@@ -137,6 +137,36 @@ func (s *scheduler) schedule(t *testing.T, pod *corev1.Pod) (devices, waits stri
 	return strings.Join(names, " "), "", false
 }
 
+// With the nodes, lint knows the devices of kubelet device plugins by their IDs.
+func TestDevicesThatNoNodeHasAreFound(t *testing.T) {
+	s := newScheduler(t)
+	cluster := lint.NewCluster([]*corev1.Node{s.node})
+	for request, want := range map[string]string{
+		`"numa/A/vendor.example:nic/=eth1/device":1`: "",
+		`"numa/A/vendor.example:nic/=eth1/device":0`: "",
+		`"numa/=1/vendor.example:nic":1`:             "",
+		`"numa/A/vendor.example:nic/=eht1/device":1`: `no node has the device eht1 of vendor.example/nic: the pod waits ` +
+			`for it; did you mean "eth1"?`,
+		`"numa/A/vendor.example:nic/=eth9/device":0`: `no node has the device eth9 of vendor.example/nic: excluding it ` +
+			`has no effect; did you mean "eth0"?`,
+		`"numa/=7/vendor.example:nic":1`: `no node has a device of vendor.example/nic on NUMA node 7`,
+	} {
+		pod := podOf("vendor.example/nic=1 nvidia.com/gpu=1", request)
+		whole := pod.DeepCopy()
+		whole.Annotations[deviceinfo.Annotation] = `{"requests":{` + request + `}}`
+		pods := []*corev1.Pod{pod}
+		if strings.HasSuffix(request, ":0") {
+			pods = append(pods, whole)
+		}
+		for _, pod := range pods {
+			errors, warnings := lintOf(t, pod, cluster)
+			if errors != "" || (warnings == "") != (want == "") || !strings.Contains(warnings, want) {
+				t.Errorf("%v: errors %q, warnings %q, want %q", pod.Annotations, errors, warnings, want)
+			}
+		}
+	}
+}
+
 // podOf returns a pod with these limits, as "name=count name=count", and requests of its container
 // main.
 func podOf(limits, requests string) *corev1.Pod {
@@ -266,7 +296,7 @@ func TestLintAndTheSchedulerReadTheSameRequests(t *testing.T) {
 			if (events == "") != (test.event == "") || !strings.Contains(events, test.event) {
 				t.Errorf("events %q, want %q", events, test.event)
 			}
-			errors, warnings := lintOf(t, pod)
+			errors, warnings := lintOf(t, pod, nil)
 			if (errors != "") != malformed || malformed && !strings.Contains(errors, test.waits) {
 				t.Errorf("lint says %q, and the pod waits: %q", errors, waits)
 			}
@@ -278,8 +308,8 @@ func TestLintAndTheSchedulerReadTheSameRequests(t *testing.T) {
 	}
 }
 
-// lintOf returns the errors and the warnings that lint finds in a pod without a cluster.
-func lintOf(t *testing.T, pod *corev1.Pod) (errors, warnings string) {
+// lintOf returns the errors and the warnings that lint finds in a pod. The cluster may be nil.
+func lintOf(t *testing.T, pod *corev1.Pod, cluster *lint.Cluster) (errors, warnings string) {
 	t.Helper()
 	text, err := json.Marshal(pod)
 	if err != nil {
@@ -288,7 +318,7 @@ func lintOf(t *testing.T, pod *corev1.Pod) (errors, warnings string) {
 	if text, err = yaml.JSONToYAML(text); err != nil {
 		t.Fatal(err)
 	}
-	found, err := lint.File("pod.yaml", text, nil)
+	found, err := lint.File("pod.yaml", text, cluster)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,6 +70,12 @@ func (l *linter) checkAnnotation(p *pod, e entry) {
 		a.add(Error, a.inner(a.source.Offset(err.Field)), "%v", &err).Word = string(err.Request)
 	}
 	a.pod.requests = len(a.written.Requests) > 0
+	for _, name := range slices.Sorted(maps.Keys(a.written.Requests)) {
+		field := deviceinfo.RequestField("", "", name)
+		if selected, ok, _ := kubeletdevice.ParseSelection(name, a.written.Requests[name]); ok && !wrong[field] {
+			a.checkSelection(field, name, selected)
+		}
+	}
 	a.checkContainers("initcontainer", a.written.InitContainers, wrong)
 	a.checkContainers("runningcontainer", a.written.RunningContainers, wrong)
 }
@@ -200,11 +206,29 @@ func (a *annotation) checkRequest(field string, name types.ResourceName, quantit
 	selected, ok, _ := kubeletdevice.ParseSelection(name, quantity)
 	switch {
 	case ok:
-		a.checkCount(field, offset, selected.Resource, 0)
+		a.checkSelection(field, name, selected)
 	case request.IsPath(name):
 		a.compare(field, offset, name, quantity)
 	default:
 		a.checkCount(field, offset, name, quantity)
+	}
+}
+
+// checkSelection compares a request for devices of a kubelet device plugin with what nodes have.
+func (a *annotation) checkSelection(field string, name types.ResourceName, selected kubeletdevice.Selection) {
+	offset := a.source.Offset(field)
+	a.checkCount(field, offset, selected.Resource, 0)
+	if a.cluster == nil || a.cluster.ids[selected.Resource] == nil {
+		return
+	}
+	ids, numaNodes := a.cluster.ids[selected.Resource], a.cluster.numa[selected.Resource]
+	if selected.ID != "" && !ids[selected.ID] {
+		a.add(Warning, a.segment(offset, name, kubeletdevice.ByID+selected.ID), "annotation %s: %s: %s", annotationKey,
+			field, request.UnknownDevice(selected)).about(selected.ID, slices.Sorted(maps.Keys(ids)))
+	}
+	if numa, named := strings.CutPrefix(selected.NUMA, kubeletdevice.ByID); named && !numaNodes[numa] {
+		a.add(Warning, a.segment(offset, name, selected.NUMA), "annotation %s: %s: no node has a device of %s on NUMA "+
+			"node %s", annotationKey, field, selected.Resource, numa).about(numa, slices.Sorted(maps.Keys(numaNodes)))
 	}
 }
 

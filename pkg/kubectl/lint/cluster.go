@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -22,6 +23,9 @@ type Cluster struct {
 	levels map[string]bool          // of device paths
 	most   map[kind]int64           // of a device's resource, the most on one device
 	whole  map[kind]map[string]bool // the extended resources that count a device's resource
+	// ids are the devices of kubelet device plugins, by their resource, and numa the NUMA nodes of
+	// these devices. Both are spelled as in the names of the devices.
+	ids, numa map[types.ResourceName]map[string]bool
 }
 
 // kind is a resource of devices of one level.
@@ -32,7 +36,8 @@ type kind struct{ level, resource string }
 func NewCluster(nodes []*corev1.Node) *Cluster {
 	c := &Cluster{
 		plain: types.ResourceList{}, levels: map[string]bool{}, most: map[kind]int64{},
-		whole: map[kind]map[string]bool{},
+		whole: map[kind]map[string]bool{}, ids: map[types.ResourceName]map[string]bool{},
+		numa: map[types.ResourceName]map[string]bool{},
 	}
 	for _, node := range nodes {
 		for name, quantity := range node.Status.Capacity {
@@ -51,6 +56,13 @@ func (c *Cluster) addPlain(name types.ResourceName, quantity int64) {
 	}
 }
 
+func addTo(sets map[types.ResourceName]map[string]bool, name types.ResourceName, member string) {
+	if sets[name] == nil {
+		sets[name] = map[string]bool{}
+	}
+	sets[name][member] = true
+}
+
 // addInventory adds what a node's own annotation lists.
 func (c *Cluster) addInventory(info *types.NodeInfo) {
 	devices, single := map[kind]int64{}, map[kind]bool{}
@@ -62,6 +74,10 @@ func (c *Cluster) addInventory(info *types.NodeInfo) {
 		}
 		for level := range path.Levels() {
 			c.levels[level] = true
+		}
+		if extended, numa, id, ok := kubeletdevice.ParseRequest(name); ok {
+			addTo(c.ids, extended, id)
+			addTo(c.numa, extended, numa)
 		}
 		k := kind{path.DeviceLevel(), path.Resource()}
 		single[k] = quantity == 1 && (devices[k] == 0 || single[k])

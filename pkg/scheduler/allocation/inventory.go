@@ -100,6 +100,15 @@ func (inv *Inventory) Allocatable() iter.Seq2[types.ResourceName, int64] {
 // Quantity returns what is allocatable of one resource, 0 for one that the node does not have.
 func (inv *Inventory) Quantity(name types.ResourceName) int64 { return inv.info.Allocatable[name] }
 
+// Names yields the names of the resources that the node lists, whether they are allocatable or not.
+func (inv *Inventory) Names() iter.Seq[types.ResourceName] { return maps.Keys(inv.info.Capacity) }
+
+// Lists reports whether the node lists a resource, allocatable or not.
+func (inv *Inventory) Lists(name types.ResourceName) bool {
+	_, listed := inv.info.Capacity[name]
+	return listed
+}
+
 // Complete reports whether no plugin is missing from the node's inventory.
 func (inv *Inventory) Complete() bool { return len(inv.missing) == 0 }
 

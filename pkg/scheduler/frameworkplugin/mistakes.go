@@ -49,6 +49,34 @@ func (p *Plugin) reportMistakes(pod *v1.Pod) {
 	p.handle.EventRecorder().Eventf(pod, nil, v1.EventTypeWarning, reasonMistake, "Scheduling", "%s", text)
 }
 
+// maxExclusions is how many of a pod's exclusions are compared with the devices of all nodes.
+const maxExclusions = 8
+
+// reportUnknown writes an event for the devices that a pod excludes and that no node has: their IDs
+// may be misspelled. Nodes are compared at the first attempt to schedule a pod with this
+// annotation. The pod is scheduled.
+func (p *Plugin) reportUnknown(pod *v1.Pod) {
+	excluded := p.nodes.Requests.Exclusions(pod)
+	if len(excluded) == 0 || p.whatIf {
+		return
+	}
+	annotation := pod.Annotations[deviceinfo.Annotation]
+	if known, ok := p.unknown.Get(pod.UID); ok && known == annotation {
+		return
+	}
+	p.unknown.Add(pod.UID, annotation)
+	var texts []string
+	for _, exclusion := range excluded[:min(len(excluded), maxExclusions)] {
+		if !p.nodes.Knows(exclusion) {
+			texts = append(texts, exclusion.Unknown().String())
+		}
+	}
+	if len(texts) > 0 {
+		p.handle.EventRecorder().Eventf(pod, nil, v1.EventTypeWarning, reasonMistake, "Scheduling",
+			"annotation %s: %s", deviceinfo.Annotation, joinMistakes(texts))
+	}
+}
+
 // joinMistakes returns the texts, as many as an event has space for.
 func joinMistakes(texts []string) string {
 	var joined strings.Builder

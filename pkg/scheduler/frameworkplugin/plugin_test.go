@@ -70,6 +70,47 @@ func TestMistakesInAnnotationsAreEvents(t *testing.T) {
 	}
 }
 
+// Nodes are compared once for each annotation. The pod is scheduled.
+func TestAnExclusionOfADeviceThatNoNodeHasIsAnEvent(t *testing.T) {
+	node := newNode("n", "A")
+	info, err := deviceinfo.DecodeNode(node.Annotations[deviceinfo.Annotation])
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One of the devices is unhealthy.
+	info.Capacity["vendor.example/nic"] = 2
+	info.Capacity["resource/group/numa/0/vendor.example:nic/eth0/device"] = 1
+	info.Capacity["resource/group/numa/0-1/vendor.example:nic/eth1/device"] = 1
+	info.Allocatable["resource/group/numa/0/vendor.example:nic/eth0/device"] = 1
+	if node.Annotations[deviceinfo.Annotation], err = deviceinfo.EncodeNode(info); err != nil {
+		t.Fatal(err)
+	}
+	f := newFixture(t, []*v1.Node{node})
+	excluding := func(request string) *v1.Pod { return annotated(newPod("p", 1), `{"requests":{"`+request+`":0}}`) }
+	const unknown = "numa/A/vendor.example:nic/=eth9/device"
+	for _, pod := range []*v1.Pod{
+		excluding("numa/A/vendor.example:nic/=eth0/device"), excluding("numa/A/vendor.example:nic/=eth1/device"),
+		excluding(unknown), excluding(unknown), excluding("numa/A/vendor.example:nci/=eth0/device"),
+	} {
+		if _, status := f.plugin.PreFilter(t.Context(), framework.NewCycleState(), pod, nil); !status.IsSuccess() {
+			t.Fatal(status)
+		}
+	}
+	for _, want := range []string{
+		`Warning RequestMistake annotation KubeDevice/DeviceInfo: requests["` + unknown + `"]: no node has the device ` +
+			"eth9 of vendor.example/nic: excluding it has no effect",
+		`Warning RequestMistake annotation KubeDevice/DeviceInfo: requests["numa/A/vendor.example:nci/=eth0/device"]: ` +
+			"no node has the device eth0 of vendor.example/nci: excluding it has no effect",
+	} {
+		if got := <-f.events.Events; got != want {
+			t.Errorf("event %q, want %q", got, want)
+		}
+	}
+	if len(f.events.Events) > 0 {
+		t.Errorf("an event more: %q", <-f.events.Events)
+	}
+}
+
 // A pod goes through the whole cycle. Its binding carries the allocation; the pod itself is not
 // changed.
 func TestAPodIsBoundWithItsAllocation(t *testing.T) {

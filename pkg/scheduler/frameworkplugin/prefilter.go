@@ -42,6 +42,7 @@ func (p *Plugin) PreFilter(
 	if request == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
+	p.reportUnknown(pod)
 	if refused := p.checkLimits(pod, request); refused != nil {
 		return nil, refused
 	}

@@ -30,7 +30,8 @@ type Shared struct {
 	verdicts   verdict.Cache
 	quotas     *quotas
 	quotaMode  QuotaMode
-	mistaken   *reported
+	mistaken   *reported // mistakes in annotations
+	unknown    *reported // exclusions of devices, by the annotation
 
 	seals    Seals
 	unsealed unsealedPods

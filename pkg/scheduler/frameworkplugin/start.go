@@ -30,6 +30,7 @@ func NewShared(
 		nodes:       nodestate.New(schedulers, core.Nodes().Lister(), clk),
 		clock:       clk,
 		mistaken:    newReported(),
+		unknown:     newReported(),
 		seals:       options.Seals,
 		recorder:    handle.EventRecorder(),
 		unallocated: unallocatedPods{client: handle.ClientSet(), evict: options.EvictUnallocated},

@@ -29,6 +29,7 @@ type inventory struct {
 	verifier *seal.Verifier                   // of bound pods' seals; nil when they do not count
 	reported map[types.UID]*deviceinfo.Holder // what the node says that pods hold
 	plain    []sdk.ResourceName               // sorted
+	numa     []string                         // the NUMA nodes of devices of kubelet device plugins
 	err      error                            // instead of devices
 	// retryAt is when to compile again, after an err that may pass and for incomplete devices.
 	retryAt time.Time

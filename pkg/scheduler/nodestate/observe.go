@@ -111,7 +111,7 @@ func (c *Cache) next(ctx context.Context, current *inventory, source *v1.Node) *
 			next.retryAt = c.clock.Now().Add(pluginhost.AddNodeInterval)
 		}
 	default:
-		next.plain = next.devices.PlainNames()
+		next.plain, next.numa = next.devices.PlainNames(), numaOf(next.devices)
 		if !next.devices.Complete() {
 			next.retryAt = c.clock.Now().Add(pluginhost.AddNodeInterval)
 		}

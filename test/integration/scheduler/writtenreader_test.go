@@ -95,12 +95,14 @@ func (w *written) read(t *testing.T, text json.RawMessage, container *writtenCon
 		switch {
 		case name == "gpu/gpu-generate-topology" && quantity < 2:
 			w.options = append(w.options, name)
-		case quantity == 0 || name == "gpu/gpu-generate-topology" || strings.Contains(path, "/="):
+		case name == "gpu/gpu-generate-topology":
 			w.unserved = append(w.unserved, name)
-		case name == "nvidia.com/gpu" && container != nil:
+		case name == "nvidia.com/gpu" && quantity > 0 && container != nil:
 			container.count = max(container.count, quantity)
 		case len(segments) == 2 && strings.HasPrefix(segments[0], "gpu"):
 			w.mistakes, w.options = append(w.mistakes, name), append(w.options, name)
+		case quantity == 0 || strings.Contains(path, "/="):
+			w.unserved = append(w.unserved, name)
 		case len(segments)%2 == 0 || container == nil || segments[len(segments)-3] != "gpu":
 			w.unserved = append(w.unserved, name)
 		default:
