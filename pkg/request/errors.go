@@ -16,7 +16,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Error is a request that no node can serve, whatever devices it has.
+// Error is a request that no node can serve, not even one that has every device.
 type Error struct {
 	// Field is the path of the request, as in [deviceinfo.Error].
 	Field string

@@ -145,10 +145,10 @@ func TestDevicesThatNoNodeHasAreFound(t *testing.T) {
 		`"numa/A/vendor.example:nic/=eth1/device":1`: "",
 		`"numa/A/vendor.example:nic/=eth1/device":0`: "",
 		`"numa/=1/vendor.example:nic":1`:             "",
-		`"numa/A/vendor.example:nic/=eht1/device":1`: `no node has the device eht1 of vendor.example/nic: the pod waits ` +
-			`for it; did you mean "eth1"?`,
-		`"numa/A/vendor.example:nic/=eth9/device":0`: `no node has the device eth9 of vendor.example/nic: excluding it ` +
-			`has no effect; did you mean "eth0"?`,
+		`"numa/A/vendor.example:nic/=eht1/device":1`: `no node has the device eht1 of vendor.example/nic: the pod ` +
+			`waits for it; did you mean "eth1"?`,
+		`"numa/A/vendor.example:nic/=eth9/device":0`: `no node has the device eth9 of vendor.example/nic: excluding ` +
+			`it has no effect; did you mean "eth0"?`,
 		`"numa/=7/vendor.example:nic":1`: `no node has a device of vendor.example/nic on NUMA node 7`,
 	} {
 		pod := podOf("vendor.example/nic=1 nvidia.com/gpu=1", request)
@@ -248,7 +248,7 @@ func TestLintAndTheSchedulerReadTheSameRequests(t *testing.T) {
 			event: "it is for 2 of one device, which has 1",
 		},
 
-		// As many GPUs as limits count, whatever is written of them.
+		// As many GPUs as limits count, for each request that is written with them.
 		{limits: "nvidia.com/gpu=1", requests: `"gpu/a/memory":"20Gi"`, gets: "GPU-3/memory"},
 		{limits: "nvidia.com/gpu=2", requests: `"gpu/a/memory":"20Gi"`, gets: "GPU-2/memory GPU-3/cards"},
 		{
@@ -268,7 +268,8 @@ func TestLintAndTheSchedulerReadTheSameRequests(t *testing.T) {
 			gets: "GPU-0/memory GPU-1/cards GPU-2/cards GPU-3/cards",
 		},
 		{
-			limits: "nvidia.com/gpu=5", requests: `"gpu/a/memory":"20Gi"`, waits: "too few GPUs for 5 of nvidia.com/gpu",
+			limits: "nvidia.com/gpu=5", requests: `"gpu/a/memory":"20Gi"`,
+			waits: "too few GPUs for 5 of nvidia.com/gpu",
 		},
 
 		// What has no effect.

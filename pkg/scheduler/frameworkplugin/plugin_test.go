@@ -97,11 +97,11 @@ func TestAnExclusionOfADeviceThatNoNodeHasIsAnEvent(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		`Warning RequestMistake annotation KubeDevice/DeviceInfo: requests["` + unknown + `"]: no node has the device ` +
-			"eth9 of vendor.example/nic: excluding it has no effect",
-		`Warning RequestMistake annotation KubeDevice/DeviceInfo: requests["numa/A/vendor.example:nci/=eth0/device"]: ` +
-			"no node has the device eth0 of vendor.example/nci: excluding it has no effect",
+		`requests["` + unknown + `"]: no node has the device eth9 of vendor.example/nic: excluding it has no effect`,
+		`requests["numa/A/vendor.example:nci/=eth0/device"]: no node has the device eth0 of vendor.example/nci: ` +
+			"excluding it has no effect",
 	} {
+		want = "Warning RequestMistake annotation KubeDevice/DeviceInfo: " + want
 		if got := <-f.events.Events; got != want {
 			t.Errorf("event %q, want %q", got, want)
 		}

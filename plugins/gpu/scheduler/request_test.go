@@ -97,7 +97,9 @@ func TestWhatAPodSaysBecomesRequestsForGPUs(t *testing.T) {
 			},
 		},
 		"of more shares than are counted, as many are of different GPUs": {
-			pod: asking(2, types.ResourceList{"gpu/b/cards": 1, "gpu/b/memory": 5, "gpu/a/memory": 5, "gpu/c/memory": 5}),
+			pod: asking(2, types.ResourceList{
+				"gpu/b/cards": 1, "gpu/b/memory": 5, "gpu/a/memory": 5, "gpu/c/memory": 5,
+			}),
 			want: []string{
 				"gpugrp1/0/gpugrp0/0/gpu/!a/memory=5", "gpugrp1/1/gpugrp0/1/gpu/!b/cards=1",
 				"gpugrp1/1/gpugrp0/1/gpu/!b/memory=5", "gpugrp1/2/gpugrp0/2/gpu/c/memory=5",
