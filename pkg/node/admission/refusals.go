@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"errors"
 	"hash/maphash"
 	"sync"
 	"time"
@@ -24,7 +25,7 @@ const (
 // use; those of a nil Refusals remember nothing.
 type Refusals struct {
 	seed        maphash.Seed
-	annotations *cache.Cache[annotationKey, error]
+	annotations *cache.Cache[annotationKey, remembered]
 
 	mu     sync.Mutex
 	logged map[string]logWindow // by the pod's UID
@@ -39,6 +40,23 @@ type annotationKey struct {
 	seal   uint64
 }
 
+// remembered is why a pod was refused.
+type remembered struct {
+	cause error
+	// until is closed when the cause may have ceased; nil means that it is for good.
+	until <-chan struct{}
+}
+
+// holds returns the cause while it holds, and nil otherwise.
+func (r remembered) holds() error {
+	select {
+	case <-r.until:
+		return nil
+	default:
+		return r.cause
+	}
+}
+
 // logWindow is how often a refusal of a pod was logged since its begin.
 type logWindow struct {
 	begin time.Time
@@ -48,7 +66,7 @@ type logWindow struct {
 // NewRefusals returns one that remembers none.
 func NewRefusals() *Refusals {
 	return &Refusals{
-		seed: maphash.MakeSeed(), annotations: cache.New[annotationKey, error](refusalEntries),
+		seed: maphash.MakeSeed(), annotations: cache.New[annotationKey, remembered](refusalEntries),
 		logged: map[string]logWindow{},
 	}
 }
@@ -69,16 +87,26 @@ func (r *Refusals) get(pod podRef) error {
 	if r == nil {
 		return nil
 	}
-	cause, _ := r.annotations.Get(r.key(pod))
-	return cause
+	known, _ := r.annotations.Get(r.key(pod))
+	return known.holds()
 }
 
 // add remembers a cause that depends on nothing but the pod's UID and annotation. It returns it.
 func (r *Refusals) add(pod podRef, cause error) error {
 	if r != nil {
-		r.annotations.Add(r.key(pod), cause)
+		r.annotations.Add(r.key(pod), remembered{cause: cause})
 	}
 	return cause
+}
+
+// addUntil remembers an error of neverUntil, whose cause depends on the pod's UID and annotation and
+// on the node's inventory, as long as that stays. It returns the error, and any other as it is.
+func (r *Refusals) addUntil(pod podRef, err error) error {
+	var refused *refusal
+	if r != nil && errors.As(err, &refused) && refused.until != nil {
+		r.annotations.Add(r.key(pod), remembered{refused.cause, refused.until})
+	}
+	return err
 }
 
 // getSealed returns why the pod was refused for its seal, as get does.
@@ -86,15 +114,15 @@ func (r *Refusals) getSealed(pod podRef) error {
 	if r == nil {
 		return nil
 	}
-	cause, _ := r.annotations.Get(r.sealKey(pod))
-	return cause
+	known, _ := r.annotations.Get(r.sealKey(pod))
+	return known.holds()
 }
 
 // addSealed remembers a cause that depends on the pod's UID, annotation and seal alone: no key that
 // the node learns of makes the seal valid. It returns the cause.
 func (r *Refusals) addSealed(pod podRef, cause error) error {
 	if r != nil {
-		r.annotations.Add(r.sealKey(pod), cause)
+		r.annotations.Add(r.sealKey(pod), remembered{cause: cause})
 	}
 	return cause
 }

@@ -20,7 +20,9 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/images"
+	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	podrequest "github.com/kubedevice/kubedevice/pkg/request"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
@@ -85,10 +87,85 @@ func TestAPodThatWasRefusedBeforeIsRefusedWithoutItsImage(t *testing.T) {
 }
 
 func TestAnAllocationMayBeLongerThanRequests(t *testing.T) {
-	long := `{"runningcontainer":{"main":{"allocatefrom":{}}}` + strings.Repeat(" ", podrequest.MaxRequestBytes) + "}"
+	long := `{"runningcontainer":{"main":{"allocatefrom":{"a":"b"}}}` +
+		strings.Repeat(" ", podrequest.MaxRequestBytes) + "}"
 	if _, err := decodeOnce(map[string]string{deviceinfo.Annotation: long})(); err != nil {
 		t.Error(err)
 	}
+}
+
+func TestALongAnnotationWithoutAnAllocationIsRefusedWhateverItsTextHas(t *testing.T) {
+	padding := strings.Repeat(" ", podrequest.MaxRequestBytes)
+	for name, annotation := range map[string]string{
+		"a container that is allocated nothing": `{"runningcontainer":{"main":{"allocatefrom":{}}}` + padding + "}",
+		"an unknown field":                      `{"allocatefrom":1` + padding + "}",
+		"a container of that name":              `{"runningcontainer":{"allocatefrom":{}}` + padding + "}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, true)
+			f.Refusals = NewRefusals()
+			f.pods["u"] = plain
+			create := func() error {
+				_, err := f.create(t, "u", "main", "api", map[string]string{deviceinfo.Annotation: annotation})
+				return err
+			}
+			want := create()
+			if status.Code(want) != codes.FailedPrecondition || !strings.Contains(want.Error(), "32768") {
+				t.Fatal(want)
+			}
+			delete(f.pods, "u") // so that a decision would fail in another way
+			if err := create(); fmt.Sprint(err) != fmt.Sprint(want) {
+				t.Errorf("once more: %v, want %v", err, want)
+			}
+		})
+	}
+}
+
+func TestARefusalForDevicesIsNotDecidedAgainUntilTheInventoryChanges(t *testing.T) {
+	for name, test := range map[string]struct {
+		containers map[string][]types.ResourceName
+		says       string
+	}{
+		"a device that is not here": {
+			map[string][]types.ResourceName{"main": {"resource/group/gpu/9/cards"}}, "is not on node",
+		},
+		"a device that is unhealthy":     {map[string][]types.ResourceName{"main": {sick}}, "unhealthy"},
+		"a container without its device": {map[string][]types.ResourceName{"side": {card0}}, "gives it no device"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, true)
+			f.Refusals = NewRefusals()
+			f.pods["u"] = requesting
+			changing := &changingInventory{Devices: f.Devices, changed: make(chan struct{})}
+			f.Devices = changing
+			raw := createRequest(t, "u", "api", allocation(t, "pod-u", "node-1", test.containers),
+				&runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}})
+			_, want := f.CreateContainer(context.Background(), raw)
+			if status.Code(want) != codes.FailedPrecondition || !strings.Contains(want.Error(), test.says) {
+				t.Fatal(want)
+			}
+			delete(f.pods, "u") // so that a decision would fail in another way
+			if _, err := f.CreateContainer(context.Background(), raw); fmt.Sprint(err) != fmt.Sprint(want) {
+				t.Errorf("once more: %v, want %v", err, want)
+			}
+			close(changing.changed)
+			if _, err := f.CreateContainer(context.Background(), raw); status.Code(err) != codes.Unavailable {
+				t.Errorf("with another inventory: %v", err)
+			}
+		})
+	}
+}
+
+// changingInventory has an inventory that a test declares changed.
+type changingInventory struct {
+	Devices
+	changed chan struct{}
+}
+
+// Inventory implements Devices.
+func (c *changingInventory) Inventory() (*plugins.Inventory, <-chan struct{}) {
+	now, _ := c.Devices.Inventory()
+	return now, c.changed
 }
 
 func TestARepeatedRefusalIsNotDecidedAgainUntilTheAnnotationChanges(t *testing.T) {

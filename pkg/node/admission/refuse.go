@@ -23,6 +23,8 @@ type refusal struct {
 	code  codes.Code
 	cause error
 	quiet bool // not for the pod's owner
+	// until is closed when the cause may have ceased. Nil if that is not known.
+	until <-chan struct{}
 }
 
 func (r *refusal) Error() string { return r.cause.Error() }
@@ -35,6 +37,12 @@ const scheduleAgain = "delete the pod to have it scheduled again"
 
 // never refuses what is wrong with the pod or its devices; only a change there helps.
 func never(cause error) error { return &refusal{code: codes.FailedPrecondition, cause: cause} }
+
+// neverUntil is never for what depends on the node's inventory, until that changes, which closes
+// the channel.
+func neverUntil(changed <-chan struct{}, cause error) error {
+	return &refusal{code: codes.FailedPrecondition, cause: cause, until: changed}
+}
 
 // later refuses what may work when it is tried again.
 func later(cause error) error { return &refusal{code: codes.Unavailable, cause: cause} }

@@ -116,20 +116,40 @@ func newPodRef(pod Pod) podRef {
 
 // decodeOnce returns a function that decodes the pod's annotation KubeDevice/DeviceInfo when it is
 // first called. It returns nil for a pod without the annotation. One that the scheduler does not
-// read is an error, and is not decoded either.
+// read is an error: it is not decoded where its text cannot have an allocation, and once if it
+// has none all the same, as [Refusals] remembers the error.
 func decodeOnce(annotations map[string]string) func() (*types.PodInfo, error) {
 	value, annotated := annotations[deviceinfo.Annotation]
 	if !annotated {
 		return func() (*types.PodInfo, error) { return nil, nil }
 	}
 	return sync.OnceValues(func() (*types.PodInfo, error) {
-		if len(value) > podrequest.MaxRequestBytes && !strings.Contains(value, allocated) {
-			return nil, fmt.Errorf("annotation %s is %d bytes long and has no allocation, and the scheduler reads "+
-				"requests in %d bytes at most: request fewer devices, in fewer containers, or use shorter names",
-				deviceinfo.Annotation, len(value), podrequest.MaxRequestBytes)
+		long := len(value) > podrequest.MaxRequestBytes
+		if long && !strings.Contains(value, allocated) {
+			return nil, errTooLong(value)
 		}
-		return deviceinfo.DecodePod(value)
+		info, err := deviceinfo.DecodePod(value)
+		if err == nil && long && !allocates(info) {
+			return nil, errTooLong(value)
+		}
+		return info, err
 	})
+}
+
+func errTooLong(annotation string) error {
+	return fmt.Errorf("annotation %s is %d bytes long and has no allocation, and the scheduler reads requests in %d "+
+		"bytes at most: request fewer devices, in fewer containers, or use shorter names", deviceinfo.Annotation,
+		len(annotation), podrequest.MaxRequestBytes)
+}
+
+// allocates reports whether a container of the pod was allocated devices.
+func allocates(info *types.PodInfo) bool {
+	for _, container := range containersOf(info) {
+		if len(container.AllocateFrom) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // allocated is part of each annotation in which the scheduler has written an allocation.

@@ -76,7 +76,7 @@ func (a *Admission) verify(ctx context.Context, r *request) (devicePod bool, err
 			return false, never(a.Refusals.add(r.podRef, err))
 		}
 		if err := a.verifyContainer(ctx, r.spec, name, containers[name].AllocateFrom); err != nil {
-			return false, err
+			return false, a.Refusals.addUntil(r.podRef, err)
 		}
 	}
 	if err := deviceinfo.CheckContainers(r.claimed); err != nil {
@@ -238,10 +238,10 @@ func (a *Admission) verifyContainer(
 ) error {
 	a.Devices.Await(ctx, from)
 	for _, request := range slices.Sorted(maps.Keys(from)) {
-		inventory, _ := a.Devices.Inventory()
+		inventory, changed := a.Devices.Inventory()
 		if _, known := inventory.Allocatable(from[request]); !known {
 			a.sync(ctx)
-			inventory, _ = a.Devices.Inventory()
+			inventory, changed = a.Devices.Inventory()
 			from[request] = grants.CurrentName(maps.Keys(inventory.Node.Capacity), from[request])
 		}
 		name := from[request]
@@ -251,22 +251,20 @@ func (a *Admission) verifyContainer(
 		case missing != nil:
 			return later(fmt.Errorf("device resource %s of node %q cannot be used now: %w", name, a.NodeName, missing))
 		case !known:
-			return never(fmt.Errorf("device resource %s is not on node %q (any more); if it does not come back, %s",
-				name, a.NodeName, scheduleAgain))
+			return neverUntil(changed, fmt.Errorf("device resource %s is not on node %q (any more); if it does not "+
+				"come back, %s", name, a.NodeName, scheduleAgain))
 		case quantity == 0:
-			return never(fmt.Errorf("device resource %s of node %q exists but must not be used, it may be unhealthy; "+
-				"if it does not recover, %s", name, a.NodeName, scheduleAgain))
+			return neverUntil(changed, fmt.Errorf("device resource %s of node %q exists but must not be used, it may be "+
+				"unhealthy; if it does not recover, %s", name, a.NodeName, scheduleAgain))
 		}
 	}
 	// A container that requests two kinds of devices must not start with one.
-	inventory, _ := a.Devices.Inventory()
+	inventory, changed := a.Devices.Inventory()
 	resources, _ := a.Pods.DeviceResources()
 	for _, requested := range spec.Requests[container] {
 		if resources[requested] && !inventory.Serves(requested, from) {
-			return never(
-				fmt.Errorf("container %q requests %s, but the pod's allocation gives it no device of that plugin; %s",
-					container, requested, scheduleAgain),
-			)
+			return neverUntil(changed, fmt.Errorf("container %q requests %s, but the pod's allocation gives it no "+
+				"device of that plugin; %s", container, requested, scheduleAgain))
 		}
 	}
 	return nil
