@@ -79,11 +79,12 @@ var keys = []Key{
 	{
 		Name: ToleratedPluginsAnnotation, Objects: []string{"pods", "bindings"},
 		Weakens: "that the runtime creates no container while kubecri is away, where it requires kubecri for all",
-		Policy:  "kubedevice-missing-plugins", Attacks: []string{"tolerate", "tolerate-binding"},
+		Policy:  "kubedevice-missing-plugins", Attacks: []string{"tolerate", "tolerate-binding", "away-tolerate"},
 	},
 	{
 		Name: ToleratedPluginsAnnotation + "/", Objects: []string{"pods", "bindings"}, Weakens: "the same",
-		Policy: "kubedevice-missing-plugins", Attacks: []string{"tolerate-pod", "tolerate-container"},
+		Policy:  "kubedevice-missing-plugins",
+		Attacks: []string{"tolerate-pod", "tolerate-container", "away-tolerate-pod", "away-tolerate-container"},
 	},
 	{
 		Name: "kubedevice.io/devices", Label: true, Objects: []string{"nodes"},

@@ -59,6 +59,7 @@ const (
 	Grants      Defence = "granted once"
 	MAC         Defence = "MAC"
 	Firewall    Defence = "device firewall"
+	Validator   Defence = "runtime's validator"
 	Quota       Defence = "quota"
 	Bounds      Defence = "bounds"
 	Containment Defence = "faults contained"
@@ -158,7 +159,9 @@ func Attempts() []*Attempt {
 		{"The scheduler's time", proxyAlone, slices.Concat(bounds(), delays())},
 		{"Room for lists and events", both, slices.Concat(growths(), enlarged(), floods())},
 		{"The size of NRI's messages, with NRI alone", nriAlone, sizes()},
-		{"Containers that are created while kubecri is away, with NRI alone", nriAlone, absences()},
+		{"Containers that are created while kubecri is away, with NRI alone", nriAlone, slices.Concat(
+			absences(), tolerated(),
+		)},
 		{"Devices without an allocation", both, slices.Concat(
 			firewalls(), environments(), others(), outruns(), claims(),
 		)},

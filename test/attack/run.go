@@ -229,12 +229,16 @@ func (r *run) awaitPolicies(ctx context.Context) error {
 	}
 	s := r.stage(&Attempt{ID: "probe"}, 0)
 	s.namespace = metav1.NamespaceDefault
-	return await.Until(ctx, "the policies to be in force", func(ctx context.Context) (bool, error) {
+	err := await.Until(ctx, "the policies to be in force", func(ctx context.Context) (bool, error) {
 		_, err := s.admin.CoreV1().Pods(s.namespace).Create(ctx, s.forgedPod(),
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		_, refused, err := refusal(err)
 		return refused, err
 	})
+	if err != nil || r.mode != cluster.ModeNRI {
+		return err
+	}
+	return r.coverOwnToleration(ctx)
 }
 
 // all makes all attempts: at the same time, and then those that must be alone.
