@@ -72,6 +72,18 @@ func TestEachAttemptIsCompleteAndHasAnIDOfItsOwn(t *testing.T) {
 	}
 }
 
+func TestEachNeighbourIsAnAttempt(t *testing.T) {
+	attempts := Attempts()
+	for i, id := range neighbours {
+		if slices.Contains(neighbours[:i], id) {
+			t.Errorf("%s is listed twice", id)
+		}
+		if !slices.ContainsFunc(attempts, func(a *Attempt) bool { return a.ID == id }) {
+			t.Errorf("there is no attempt %q", id)
+		}
+	}
+}
+
 // pkg/deviceinfo lists them.
 func TestEachKeyThatWeakensADefenceIsAttacked(t *testing.T) {
 	root, err := checkout.Root()

@@ -36,7 +36,8 @@ it stands behind that of the proxy. What a container gets is read from the confi
 
 Three outcomes, with a slash in between, are those with policies and seals, with seals alone, and with policies alone;
 one is the same in all three. Below them is the text of the refusals. The last column says what is switched off for the
-attempt to succeed; where it is empty, that is a cluster without policies and seals.
+attempt to succeed; where it is empty, that is a cluster without policies and seals. %d attempts are marked as a
+*neighbour*: they are in no report of a break, and were found by searching for more of the same kind.
 `
 
 // elsewhere is what docs/attacks.md says behind the tables, with ' for `.
@@ -72,7 +73,7 @@ slicing](guides/time-slicing.md).
 // Markdown returns docs/attacks.md. Its tables are HTML, whose lines can be broken.
 func Markdown(attempts []*Attempt) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, head, len(attempts))
+	fmt.Fprintf(&out, head, len(attempts), len(neighbours))
 	var titles []string
 	for _, attempt := range attempts {
 		if !slices.Contains(titles, attempt.group) {
@@ -98,11 +99,14 @@ func Markdown(attempts []*Attempt) string {
 
 // writeRow writes the attempt's row, into a table of attempts that are made in both modes, or not.
 func (a *Attempt) writeRow(out *strings.Builder, both bool) {
-	alone := ""
+	notes := ""
 	if both && len(a.Modes) == 1 {
-		alone = "<br>" + modeNames[a.Modes[0]] + " alone"
+		notes = "<br>" + modeNames[a.Modes[0]] + " alone"
 	}
-	fmt.Fprintf(out, "<tr><td><code>%s</code>%s</td>\n", a.ID, alone)
+	if slices.Contains(neighbours, a.ID) {
+		notes += "<br>neighbour"
+	}
+	fmt.Fprintf(out, "<tr><td><code>%s</code>%s</td>\n", a.ID, notes)
 	writeWrapped(out, fmt.Sprintf("<td>%s %s</td>", a.Who, html.EscapeString(a.What)))
 	writeWrapped(out, fmt.Sprintf("<td>%s</td>", a.outcomes()))
 	writeWrapped(out, fmt.Sprintf("<td>%s</td></tr>", html.EscapeString(a.Off.How)))
