@@ -94,7 +94,7 @@ func TestAnAllocationMayBeLongerThanRequests(t *testing.T) {
 	}
 }
 
-func TestALongAnnotationWithoutAnAllocationIsRefusedWhateverItsTextHas(t *testing.T) {
+func TestALongAnnotationThatOnlyNamesAnAllocationIsRefusedOnce(t *testing.T) {
 	padding := strings.Repeat(" ", podrequest.MaxRequestBytes)
 	for name, annotation := range map[string]string{
 		"a container that is allocated nothing": `{"runningcontainer":{"main":{"allocatefrom":{}}}` + padding + "}",
@@ -129,7 +129,9 @@ func TestARefusalForDevicesIsNotDecidedAgainUntilTheInventoryChanges(t *testing.
 		"a device that is not here": {
 			map[string][]types.ResourceName{"main": {"resource/group/gpu/9/cards"}}, "is not on node",
 		},
-		"a device that is unhealthy":     {map[string][]types.ResourceName{"main": {sick}}, "unhealthy"},
+		"a device that is unhealthy": {
+			map[string][]types.ResourceName{"main": {"resource/group/gpu/2/cards"}}, "unhealthy",
+		},
 		"a container without its device": {map[string][]types.ResourceName{"side": {card0}}, "gives it no device"},
 	} {
 		t.Run(name, func(t *testing.T) {
