@@ -65,7 +65,7 @@ These attempts need what the clusters of the tables do not have, or are about an
 | containers are created between the reading of the list and the registration | 'pkg/node/nrifront/gap_test.go' |
 | containers make the runtime panic when 'kubecri enrol' connects to it | 'pkg/node/app/enrolnri_test.go' |
 
-Open, and shown by no test: a quota of devices does not count shares of the memory of a device, also with
+Open: a quota of devices does not count shares of the memory of a device ('quota-shares'), also with
 '--device-quota=everywhere'. A tenant can have all devices by shares of a little more than half. See [time
 slicing](guides/time-slicing.md).
 `, "'", "`")

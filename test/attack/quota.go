@@ -74,7 +74,30 @@ func quotas() []*Attempt {
 		})
 	}
 	attempts[0].Sample = true
-	return attempts
+	return append(attempts, &Attempt{
+		ID: "quota-shares", Who: Tenant, Defence: Quota, Try: hasShare, Want: everywhere(Succeeds, "can open"),
+		What: "has a GPU by a share of more than half of its memory, in a namespace with a quota of 0 GPUs",
+		Off:  Off{How: "nothing: a quota of devices does not count shares of a device's memory"},
+	})
+}
+
+// hasShare requests a share that leaves no other pod as large a one. It succeeds if the container
+// can open a device.
+func hasShare(ctx context.Context, s *Stage) (Got, error) {
+	tenant, err := s.tenant(ctx)
+	if err != nil {
+		return Got{}, err
+	}
+	if err := s.makeQuota(ctx, 0); err != nil {
+		return Got{}, err
+	}
+	pod := clustertest.On(s.node(scheduled).Name, s.pod("greedy", 0))
+	pod.Annotations = map[string]string{deviceinfo.Annotation: forMain(`"gpu/a/memory":"41Gi"`)}
+	got, err := s.runs(ctx, tenant, pod)
+	if err != nil || got.Outcome != Succeeds {
+		return got, err
+	}
+	return s.counted(ctx, pod.Name, 0)
 }
 
 // cards are requests for so many GPUs, one for each name.
