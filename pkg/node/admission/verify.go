@@ -254,8 +254,8 @@ func (a *Admission) verifyContainer(
 			return neverUntil(changed, fmt.Errorf("device resource %s is not on node %q (any more); if it does not "+
 				"come back, %s", name, a.NodeName, scheduleAgain))
 		case quantity == 0:
-			return neverUntil(changed, fmt.Errorf("device resource %s of node %q exists but must not be used, it may be "+
-				"unhealthy; if it does not recover, %s", name, a.NodeName, scheduleAgain))
+			return neverUntil(changed, fmt.Errorf("device resource %s of node %q exists but must not be used, it may "+
+				"be unhealthy; if it does not recover, %s", name, a.NodeName, scheduleAgain))
 		}
 	}
 	// A container that requests two kinds of devices must not start with one.
