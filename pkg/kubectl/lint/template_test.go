@@ -81,7 +81,8 @@ func TestCountsThatDifferFromTheLimitsAreNamed(t *testing.T) {
 	const smaller = `runningcontainer["main"].requests["nvidia.com/gpu"]: the container's limits have 2: ` +
 		"the 1 here has no effect, write the same number or remove it"
 	for count, want := range map[string]string{
-		"0": "", "1": smaller, "2": "", "3": `container "main" requests 3 of nvidia.com/gpu in the annotation`,
+		"0": "nvidia.com/gpu is 0: write how much of it, or remove it", "1": smaller, "2": "",
+		"3": `container "main" requests 3 of nvidia.com/gpu in the annotation`,
 	} {
 		content := `kind: Pod
 metadata: {annotations: {KubeDevice/DeviceInfo:
