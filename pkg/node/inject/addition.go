@@ -23,7 +23,8 @@
 //   - A CDI device that the container has or another plugin names: once.
 //
 // What plugins of the kubelet's API add runs here as it does with the kubelet, where the order is
-// by chance; see Addition.KubeletPaths:
+// by chance; see Addition.KubeletPaths. What the request has already may come from a plugin that is
+// registered with the kubelet itself, and counts as added by the first of them:
 //
 //   - A device that two of them add with different permissions has those of both.
 //   - Of two devices, mounts, variables or annotations of theirs at one place the first counts.

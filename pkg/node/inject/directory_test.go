@@ -61,11 +61,9 @@ func TestADirectoryInPlaceOfADeviceStandsForTheDeviceNodesInIt(t *testing.T) {
 }
 
 func TestADirectoryInPlaceOfADeviceIsRefused(t *testing.T) {
-	another := &runtimeapi.ContainerConfig{
-		Devices: []*runtimeapi.Device{{ContainerPath: "/snd/seq", HostPath: "/dev/gpu0", Permissions: "mrw"}},
-	}
+	another := []Addition{by("b", node("/dev/gpu0", "/snd/seq", "mrw"))}
 	for name, test := range map[string]struct {
-		config *runtimeapi.ContainerConfig
+		before []Addition
 		path   string
 		want   string
 	}{
@@ -75,14 +73,14 @@ func TestADirectoryInPlaceOfADeviceIsRefused(t *testing.T) {
 		"if one below it cannot be read": {
 			path: "/keys", want: "device /keys: /keys/locked: permission denied",
 		},
-		"if the pod has something else where one of them goes": {
-			another, "/snd", "device /snd: at /snd/seq: the pod has device /dev/gpu0 (mrw) there",
+		"if a plugin of another kind has something else where one of them goes": {
+			another, "/snd", `device /snd: at /snd/seq: device plugin "b" has device /dev/gpu0 there`,
 		},
 	} {
 		_, _, err := Merge(
 			host,
-			test.config,
-			[]Addition{{Plugin: "a", KubeletPaths: true, Allocation: device.Allocation{Devices: paths(test.path)}}},
+			&runtimeapi.ContainerConfig{},
+			append(test.before, kubelets("a", device.Allocation{Devices: paths(test.path)})),
 		)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %q", name, err, test.want)

@@ -25,6 +25,13 @@ func node(hostPath, containerPath, permissions string) device.Allocation {
 	}}
 }
 
+// with is the request of a container that has a device, as one of a plugin at the kubelet.
+func with(hostPath, containerPath, permissions string) *runtimeapi.ContainerConfig {
+	return &runtimeapi.ContainerConfig{Devices: []*runtimeapi.Device{
+		{HostPath: hostPath, ContainerPath: containerPath, Permissions: permissions},
+	}}
+}
+
 func TestWhatRunsWithTheKubeletRuns(t *testing.T) {
 	type allocation = device.Allocation
 	volume := &runtimeapi.ContainerConfig{
@@ -66,7 +73,7 @@ func TestWhatRunsWithTheKubeletRuns(t *testing.T) {
 				{ContainerPath: "/dev/x", HostPath: "/dev/gpu0", Permissions: "rw"},
 			}},
 			leftOut: []string{`device plugin "b": device /dev/gpu1 at /dev/x is left out: device plugin "a" has ` +
-				`device /dev/gpu0 (rw) there, this plugin wants device /dev/gpu1 (rw)`},
+				`device /dev/gpu0 there, this plugin wants device /dev/gpu1`},
 		},
 		"of two mounts at one path the first counts": {
 			additions: []Addition{
@@ -103,6 +110,55 @@ func TestWhatRunsWithTheKubeletRuns(t *testing.T) {
 				Devices: []*runtimeapi.Device{charDevice("/dev/gpu0")},
 				Mounts:  []*runtimeapi.Mount{{ContainerPath: "/dev/gpu0", HostPath: "/dev/gpu0"}},
 			},
+		},
+		"a plugin at the kubelet may have the same device with more permissions": {
+			config:    with("/dev/gpu0", "/dev/gpu0", "mrw"),
+			additions: []Addition{kubelets("a", node("/dev/gpu0", "/dev/gpu0", "rw"))},
+			want:      &runtimeapi.ContainerConfig{},
+		},
+		"a device of a plugin at the kubelet gets further permissions": {
+			config: with("/dev/gpu0", "/dev/gpu0", "r"),
+			additions: []Addition{
+				kubelets("a", node("/dev/gpu0", "/dev/gpu0", "w")), kubelets("b", node("/dev/gpu0", "/dev/gpu0", "mr")),
+			},
+			want: &runtimeapi.ContainerConfig{Devices: []*runtimeapi.Device{charDevice("/dev/gpu0")}},
+		},
+		"so does one that is at another path then": {
+			config:    with("/dev/gpu0", "/dev/x", "r"),
+			additions: []Addition{kubelets("a", node("/dev/gpu0", "/dev/gpu0", "w"))},
+			want: &runtimeapi.ContainerConfig{Devices: []*runtimeapi.Device{
+				{ContainerPath: "/dev/gpu0", HostPath: "/dev/gpu0", Permissions: "rw"},
+			}},
+		},
+		"a plugin at the kubelet may have the same device by a link": {
+			config:    with("/dev/link", "/dev/gpu0", "mrw"),
+			additions: []Addition{kubelets("a", node("/dev/link", "/dev/gpu0", "rw"))},
+			want:      &runtimeapi.ContainerConfig{},
+		},
+		"a device counts that a plugin at the kubelet has at the path": {
+			config:    with("/dev/gpu1", "/dev/x", "mrw"),
+			additions: []Addition{kubelets("a", node("/dev/gpu0", "/dev/x", "mrw"))},
+			want:      &runtimeapi.ContainerConfig{},
+			leftOut: []string{`device plugin "a": device /dev/gpu0 at /dev/x is left out: the pod has device ` +
+				`/dev/gpu1 there`},
+		},
+		"a mount may be where a plugin at the kubelet has a device": {
+			config:    with("/dev/gpu0", "/dev/gpu0", "mrw"),
+			additions: []Addition{kubelets("a", allocation{Mounts: mount("/dev/gpu0", "/dev/gpu0")})},
+			want: &runtimeapi.ContainerConfig{
+				Mounts: []*runtimeapi.Mount{{ContainerPath: "/dev/gpu0", HostPath: "/dev/gpu0"}},
+			},
+		},
+		"a plugin at the kubelet may mount the same": {
+			config:    &runtimeapi.ContainerConfig{Mounts: []*runtimeapi.Mount{{ContainerPath: "/l", HostPath: "/opt/lib"}}},
+			additions: []Addition{kubelets("a", allocation{Mounts: mount("/l", "/opt/lib")})},
+			want:      &runtimeapi.ContainerConfig{},
+		},
+		"an annotation counts that a plugin at the kubelet has set": {
+			config:    &runtimeapi.ContainerConfig{Annotations: map[string]string{"k": "1"}},
+			additions: []Addition{kubelets("a", allocation{Annotations: map[string]string{"k": "2"}})},
+			want:      &runtimeapi.ContainerConfig{},
+			leftOut:   []string{`device plugin "a": annotation k is left out: the pod has 1 there`},
 		},
 		"of two values of a variable the first counts": {
 			additions: []Addition{
@@ -177,31 +233,20 @@ func TestWhatDoesNotRunWithTheKubeletOrIsNotSafeIsAnError(t *testing.T) {
 		additions []Addition
 		want      string
 	}{
-		"a device that the pod has with fewer permissions": {
-			config: &runtimeapi.ContainerConfig{
-				Devices: []*runtimeapi.Device{{ContainerPath: "/dev/gpu0", HostPath: "/dev/gpu0", Permissions: "r"}},
-			},
-			additions: []Addition{kubelets("a", node("/dev/gpu0", "", ""))}, want: "permissions: the pod has r",
-		},
-		"a device where the pod has another": {
-			config: &runtimeapi.ContainerConfig{
-				Devices: []*runtimeapi.Device{{ContainerPath: "/dev/gpu0", HostPath: "/dev/gpu1", Permissions: "mrw"}},
-			},
-			additions: []Addition{kubelets("a", node("/dev/gpu0", "", ""))}, want: "the pod has device /dev/gpu1",
-		},
-		"a mount where the pod has a device": {
-			config: &runtimeapi.ContainerConfig{
-				Devices: []*runtimeapi.Device{{ContainerPath: "/dev/gpu0", HostPath: "/dev/gpu1", Permissions: "mrw"}},
-			},
-			additions: []Addition{kubelets("a", allocation{Mounts: mount("/dev/gpu0", "/opt/lib")})},
-			want:      "the pod has device /dev/gpu1",
-		},
 		"a variable that a plugin of another kind sets": {
 			additions: []Addition{
 				by("a", allocation{Envs: map[string]string{"A": "1"}}),
 				kubelets("b", allocation{Envs: map[string]string{"A": "2"}}),
 			},
 			want: `device plugin "b": environment variable A: device plugin "a" has 1 there, this plugin wants 2`,
+		},
+		"a device that a plugin at the kubelet has with fewer permissions than one of another kind wants": {
+			config:    with("/dev/gpu0", "/dev/gpu0", "r"),
+			additions: []Addition{by("a", node("/dev/gpu0", "", "rw"))}, want: "permissions: the pod has r",
+		},
+		"a device of a plugin of another kind where a plugin at the kubelet has another": {
+			config:    with("/dev/gpu1", "/dev/gpu0", "mrw"),
+			additions: []Addition{by("a", node("/dev/gpu0", "", ""))}, want: "the pod has device /dev/gpu1",
 		},
 		"a device that a plugin of another kind has with fewer permissions": {
 			additions: []Addition{by("a", node("/dev/gpu0", "", "r")), kubelets("b", node("/dev/gpu0", "", "rw"))},

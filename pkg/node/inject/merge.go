@@ -46,7 +46,7 @@ type merger struct {
 // deviceAt and mountAt are what must be the same for two of them at one path of the container to be
 // the same.
 type (
-	deviceAt struct{ hostPath, permissions string }
+	deviceAt string // its path on the host
 	mountAt  struct {
 		hostPath          string
 		readonly, relabel bool
@@ -54,7 +54,7 @@ type (
 	}
 )
 
-func (d deviceAt) String() string { return fmt.Sprintf("device %s (%s)", d.hostPath, d.permissions) }
+func (d deviceAt) String() string { return "device " + string(d) }
 
 func (m mountAt) String() string {
 	mode := "read-write"
@@ -77,25 +77,33 @@ func newMerger(host HostFS, config *runtimeapi.ContainerConfig) *merger {
 		cdiDevices: map[string]bool{},
 	}
 	for _, d := range config.GetDevices() {
-		at := deviceAt{path.Clean(d.GetHostPath()), ordered(d.GetPermissions())}
-		m.paths[path.Clean(d.GetContainerPath())] = entry[any]{value: at, from: thePod}
-		m.permissions[at.hostPath] = entry[string]{value: at.permissions, from: thePod}
+		hostPath := m.deviceOf(d.GetHostPath())
+		m.paths[path.Clean(d.GetContainerPath())] = fromPod[any](deviceAt(hostPath))
+		permissions := ordered(m.permissions[hostPath].value + d.GetPermissions())
+		m.permissions[hostPath] = fromPod(permissions)
 	}
 	for _, mount := range config.GetMounts() {
-		m.paths[path.Clean(mount.GetContainerPath())] = entry[any]{
-			value: mountAt{
-				mount.GetHostPath(), mount.GetReadonly(), mount.GetSelinuxRelabel(), mount.GetPropagation(),
-			},
-			from: thePod,
-		}
+		m.paths[path.Clean(mount.GetContainerPath())] = fromPod[any](mountAt{
+			mount.GetHostPath(), mount.GetReadonly(), mount.GetSelinuxRelabel(), mount.GetPropagation(),
+		})
 	}
 	for key, value := range config.GetAnnotations() {
-		m.annotations[key] = entry[string]{value: value, from: thePod}
+		m.annotations[key] = fromPod(value)
 	}
 	for _, d := range config.GetCDIDevices() {
 		m.cdiDevices[d.GetName()] = true
 	}
 	return m
+}
+
+// deviceOf returns the path to which links lead from a path of the request, as additions have it.
+func (m *merger) deviceOf(hostPath string) string {
+	hostPath = path.Clean(hostPath)
+	every := func(string) bool { return true }
+	if resolved, _, err := resolve(m.host, hostPath, every); err == nil {
+		return resolved
+	}
+	return hostPath // a text of the NRI frontend, or a device that is gone
 }
 
 func (m *merger) add(a *Addition) error {
@@ -132,14 +140,17 @@ func (m *merger) leave(a *Addition, what string, why error) {
 	m.leftOut = append(m.leftOut, fmt.Sprintf("device plugin %q: %s is left out: %v", a.Plugin, what, why))
 }
 
-// thePod is the origin of what the request has already.
-const thePod = "the pod"
-
 // entry is what is at a key already.
 type entry[T any] struct {
 	value   T
 	from    string // its origin, in words
 	kubelet bool   // a plugin of the kubelet's API has added it
+}
+
+// fromPod is what the request has already. Plugins that are registered with the kubelet may have
+// added it, so that it counts like what plugins of the kubelet's API add.
+func fromPod[T any](value T) entry[T] {
+	return entry[T]{value: value, from: "the pod", kubelet: true}
 }
 
 // taken is why a plugin's value is not at its key: another one is. It is no error between plugins
@@ -157,7 +168,7 @@ func (e entries[T]) place(key string, value T, a *Addition) (fresh bool, err err
 	there, known := e[key]
 	switch {
 	case !known:
-		e[key] = entry[T]{value, fmt.Sprintf("device plugin %q", a.Plugin), a.KubeletPaths}
+		e[key] = entry[T]{value: value, from: fmt.Sprintf("device plugin %q", a.Plugin), kubelet: a.KubeletPaths}
 		return true, nil
 	case there.value == value:
 		return false, nil

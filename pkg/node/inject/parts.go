@@ -77,25 +77,24 @@ func (m *merger) addDevice(a *Addition, d device.HostDevice) error {
 }
 
 func (m *merger) placeDevice(a *Addition, hostPath, containerPath, permissions string) error {
-	other := (*taken)(nil)
+	other, again := (*taken)(nil), false
 	if _, err := m.permissions.place(hostPath, permissions, a); errors.As(err, &other) {
-		permissions = m.widen(hostPath, permissions)
+		permissions, again = m.widen(hostPath, permissions)
 	} else if err != nil {
 		return fmt.Errorf("permissions: %w", err)
 	}
-	value := deviceAt{hostPath, permissions}
-	fresh, err := m.paths.place(containerPath, value, a)
-	there := m.paths[containerPath]
-	_, isMount := there.value.(mountAt)
+	fresh, err := m.paths.place(containerPath, deviceAt(hostPath), a)
+	_, isMount := m.paths[containerPath].value.(mountAt)
 	switch {
-	case errors.As(err, &other) && !isMount:
-		m.leave(a, fmt.Sprintf("device %s at %s", hostPath, containerPath), err)
-	case err != nil && isMount && a.KubeletPaths && (there.kubelet || there.from == thePod):
+	case errors.As(err, &other) && isMount:
 		fresh = true // next to the mount
+	case errors.As(err, &other):
+		m.leave(a, fmt.Sprintf("device %s at %s", hostPath, containerPath), err)
+		return nil
 	case err != nil:
 		return fmt.Errorf("at %s: %w", containerPath, err)
 	}
-	if fresh {
+	if fresh || again {
 		m.delta.Devices = append(
 			m.delta.Devices,
 			&runtimeapi.Device{ContainerPath: containerPath, HostPath: hostPath, Permissions: permissions},
@@ -104,23 +103,20 @@ func (m *merger) placeDevice(a *Addition, hostPath, containerPath, permissions s
 	return nil
 }
 
-// widen gives a device that is added already further permissions, and returns those that it has
-// then.
-func (m *merger) widen(hostPath, further string) string {
+// widen gives a device further permissions, and returns those that it has then. If only the request
+// has the device, and with fewer, it must be added again: the kernel allows what both say.
+func (m *merger) widen(hostPath, further string) (permissions string, again bool) {
 	there := m.permissions[hostPath]
-	there.value = ordered(there.value + further)
+	permissions = ordered(there.value + further)
+	again = permissions != there.value
+	there.value = permissions
 	m.permissions[hostPath] = there
 	for _, d := range m.delta.GetDevices() {
 		if d.GetHostPath() == hostPath {
-			d.Permissions = there.value
-			at := m.paths[d.GetContainerPath()]
-			if _, isMount := at.value.(mountAt); !isMount {
-				at.value = deviceAt{hostPath, there.value}
-				m.paths[d.GetContainerPath()] = at
-			}
+			d.Permissions, again = permissions, false
 		}
 	}
-	return there.value
+	return permissions, again
 }
 
 func (m *merger) addMount(a *Addition, mount device.HostMount) error {
@@ -141,13 +137,12 @@ func (m *merger) addMount(a *Addition, mount device.HostMount) error {
 	}
 	value := mountAt{hostPath, mount.Readonly, mount.SELinuxRelabel, propagation}
 	fresh, err := m.paths.place(containerPath, value, a)
-	there := m.paths[containerPath]
-	_, isMount := there.value.(mountAt)
+	_, isMount := m.paths[containerPath].value.(mountAt)
 	other := (*taken)(nil)
 	switch {
 	case errors.As(err, &other) && !isMount:
 		fresh = true // next to the device
-	case errors.As(err, &other), err != nil && isMount && a.KubeletPaths && there.from == thePod:
+	case errors.As(err, &other):
 		m.leave(a, fmt.Sprintf("mount of %s at %s", source, containerPath), err)
 	case err != nil:
 		return err

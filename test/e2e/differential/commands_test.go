@@ -20,7 +20,8 @@ import (
 // do carries out a command of a behaviour, and returns what there is to say of it:
 //
 //	plugin COMMAND          a command of package scriptedplugin, to the plugin; plugin2 is another
-//	                        one. It says what the plugin says
+//	                        one, and plugin-at-kubelet one at the kubelet of either node. It says
+//	                        what the plugin says
 //	offered ID[@NUMA]...    waits until just these devices are offered, and fails if they never are
 //	stays ID[@NUMA]...      the same, and they are offered still after a while
 //	resource SUFFIX         the commands that follow are about a resource whose name ends so
@@ -33,7 +34,7 @@ import (
 func (s *side) do(command string) (said string, err error) {
 	verb, rest, _ := strings.Cut(command, " ")
 	switch verb {
-	case "plugin", "plugin2":
+	case "plugin", "plugin2", atKubelet:
 		p, err := s.plugin(verb)
 		if err != nil {
 			return "", err

@@ -23,9 +23,8 @@ type host struct {
 	node      *cluster.Node
 	agent     podresourcesapi.PodResourcesListerClient
 	namespace string
-	// directory is the one of /var/lib that has the directories of plugins, and plugins that in
-	// which they register, as the machine sees it.
-	directory, plugins string
+	// directory is the one of /var/lib that has the directories of plugins.
+	directory string
 }
 
 // newHost returns the host whose directories are in a directory of /var/lib.
@@ -33,8 +32,13 @@ func newHost(t *testing.T, name string, node *cluster.Node, directory, podResour
 	t.Helper()
 	return &host{
 		name: name, node: node, agent: clustertest.NewAgent(t, node, podResources), namespace: namespace,
-		directory: directory, plugins: filepath.Join(node.Var(), "lib", directory, "device-plugins"),
+		directory: directory,
 	}
+}
+
+// plugins returns the directory in which plugins register, as the machine sees it.
+func (h *host) plugins(directory string) string {
+	return filepath.Join(h.node.Var(), "lib", directory, "device-plugins")
 }
 
 // side is one behaviour at one host. It belongs to one goroutine.
@@ -55,12 +59,19 @@ func newSide(ctx context.Context, h *host, row string) *side {
 	}
 }
 
+// atKubelet is the name of the plugin that registers with the kubelet on both nodes.
+const atKubelet = "plugin-at-kubelet"
+
 // plugin returns the plugin of a name, which is started if need be.
 func (s *side) plugin(name string) (*process, error) {
 	if p := s.processes[name]; p != nil {
 		return p, nil
 	}
-	p, err := startProcess(s.ctx, s.plugins, s.row, string(s.resource))
+	directory := s.directory
+	if name == atKubelet {
+		directory = "kubelet"
+	}
+	p, err := startProcess(s.ctx, s.plugins(directory), s.row, string(s.resource))
 	if err == nil {
 		s.processes[name] = p
 	}
