@@ -150,7 +150,9 @@ func TestWhatRunsWithTheKubeletRuns(t *testing.T) {
 			},
 		},
 		"a plugin at the kubelet may mount the same": {
-			config:    &runtimeapi.ContainerConfig{Mounts: []*runtimeapi.Mount{{ContainerPath: "/l", HostPath: "/opt/lib"}}},
+			config: &runtimeapi.ContainerConfig{
+				Mounts: []*runtimeapi.Mount{{ContainerPath: "/l", HostPath: "/opt/lib"}},
+			},
 			additions: []Addition{kubelets("a", allocation{Mounts: mount("/l", "/opt/lib")})},
 			want:      &runtimeapi.ContainerConfig{},
 		},
