@@ -56,19 +56,28 @@ func (a *podAllocation) run() error {
 	if err := a.checkGroups(open); err != nil {
 		return err
 	}
+	if err := a.assign(open); err != nil {
+		return err
+	}
+	if a.exceedsAny() {
+		a.assignWithin(open)
+	}
+	return nil
+}
+
+// assign assigns devices to the groups and the counts, which have none.
+func (a *podAllocation) assign(open []*group) error {
+	a.steps = 0
 	err := a.assignStaged(open)
 	if err == nil || !a.hasSidecars() {
 		return err
 	}
-	for _, c := range a.containers {
-		c.release(c.pinned)
-		clear(c.placeholders)
-	}
+	a.unassign()
 	return a.assignBySearch(open, err)
 }
 
 // checkTotals checks for each phase of the pod's life that enough devices are free for the
-// containers that run in this phase.
+// containers that run in this phase, and sets counted.
 func (a *podAllocation) checkTotals() error {
 	phases := []*container{nil} // the init container that runs; nil after all of them
 	for _, c := range a.containers {
@@ -76,6 +85,7 @@ func (a *podAllocation) checkTotals() error {
 			phases = append(phases, c)
 		}
 	}
+	a.counted = map[types.ResourceName]int{}
 	for _, init := range phases {
 		needed := map[types.ResourceName]int{}
 		for _, c := range a.containers {
@@ -90,6 +100,7 @@ func (a *podAllocation) checkTotals() error {
 			if a.pool.free(resource) < needed[resource] {
 				return a.errInsufficient(resource, needed[resource])
 			}
+			a.counted[resource] = max(a.counted[resource], needed[resource])
 		}
 	}
 	return nil
@@ -163,6 +174,9 @@ func (a *podAllocation) assignStaged(open []*group) error {
 		if a.exhausted() {
 			return errGivenUp
 		}
+	}
+	if a.bounded && a.exceedsAny() {
+		return errExceeds
 	}
 	return nil
 }

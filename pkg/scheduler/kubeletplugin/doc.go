@@ -43,7 +43,10 @@
 // scheduler only checks and accounts for it. It allocates in three stages: devices by ID, groups,
 // counts. A search with backtracking places the groups. With sidecars, a good choice for one
 // container may leave no device for another: if the stages fail, a second search tries all
-// combinations. A search stops at its step limit and reports that; the number of inspected devices
+// combinations. If the pod then holds more devices than Kubernetes counts for it, the same searches
+// run once more with that number as a bound, and their result counts if there is one.
+//
+// A search stops at its step limit and reports that; the number of inspected devices
 // has a limit, too. Two caps need no search and come first: the number of devices that a pod may
 // request, and the number of devices whose allocation fits into a container of the runtime.
 //

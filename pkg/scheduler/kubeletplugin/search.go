@@ -153,7 +153,7 @@ func (a *podAllocation) searchGroups(groups []*group, previous, placed []int) bo
 				g.owner.assign(it.request, set, a.first(set, it.resource, g.owner))
 			}
 		}
-		if a.searchGroups(groups, previous, append(placed, index)) {
+		if a.within(g) && a.searchGroups(groups, previous, append(placed, index)) {
 			return true
 		}
 		g.owner.release(assigned)
@@ -247,7 +247,7 @@ func (a *podAllocation) searchWith(n need, set *numaSet, d *device, rest []need,
 		n.group.set = set
 		defer func() { n.group.set = previous }()
 	}
-	if a.searchDevices(rest, start) {
+	if !(a.bounded && a.exceeds(n.resource)) && a.searchDevices(rest, start) {
 		return true
 	}
 	n.owner.release(assigned)

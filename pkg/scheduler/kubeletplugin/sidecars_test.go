@@ -15,20 +15,22 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// wanted is one GPU that a container of a pod requests.
+// wanted is one device that a container of a pod requests.
 type wanted struct {
 	container int
+	resource  string // as newFixture has it
 	together  bool   // on one NUMA node with the container's others of which this is true
 	place, id string // if the request names them
 }
 
-// puzzle is a pod and the GPUs of a node, for a search that tries everything.
+// puzzle is a pod and the devices of a node, for a search that tries everything.
 type puzzle struct {
 	kinds    []grouptree.Kind // of the containers, in the order of the pod's spec
 	wanted   []wanted
-	devices  []string    // as newFixture has them
-	assigned []int       // for each wanted GPU that is assigned, the number of its device
-	places   map[int]int // for each container with GPUs that belong together, a device of their place
+	devices  []string       // as newFixture has them
+	bounds   map[string]int // how many devices of each resource the pod may hold; nil for no bounds
+	assigned []int          // for each wanted device that is assigned, its number
+	places   map[int]int    // for each container with devices that belong together, one of their place
 }
 
 // overlap reports whether two containers hold their devices at the same time.
@@ -40,10 +42,13 @@ func (p *puzzle) overlap(a, b int) bool {
 	return p.kinds[a] != grouptree.Init
 }
 
-// fits reports whether a device can serve the next wanted GPU, and whether it is the first of those
+// fits reports whether a device can serve the next wanted one, and whether it is the first of those
 // that must be together.
 func (p *puzzle) fits(device int) (fits, first bool) {
 	w := p.wanted[len(p.assigned)]
+	if !strings.HasPrefix(p.devices[device], w.resource) || p.exceeds(device) {
+		return false, false
+	}
 	for i, assigned := range p.assigned {
 		if assigned == device && p.overlap(p.wanted[i].container, w.container) {
 			return false, false
@@ -69,7 +74,26 @@ func (p *puzzle) fits(device int) (fits, first bool) {
 	return !placed || strings.Fields(p.devices[located])[1] == fields[1], !placed
 }
 
-// solvable reports whether the wanted GPUs that have no device can have one.
+// exceeds reports whether the pod would hold more devices with this one than it may.
+func (p *puzzle) exceeds(device int) bool {
+	if p.bounds == nil || slices.Contains(p.assigned, device) {
+		return false
+	}
+	resource, _, _ := strings.Cut(p.devices[device], " ")
+	held := map[int]bool{}
+	for _, assigned := range p.assigned {
+		held[assigned] = held[assigned] || strings.HasPrefix(p.devices[assigned], resource)
+	}
+	count := 1
+	for _, same := range held {
+		if same {
+			count++
+		}
+	}
+	return count > p.bounds[resource]
+}
+
+// solvable reports whether the wanted devices that have none can have one.
 func (p *puzzle) solvable() bool {
 	if len(p.assigned) == len(p.wanted) {
 		return true
@@ -116,7 +140,7 @@ func newPuzzle(random *rand.Rand) (*puzzle, []spec) {
 	}
 	for i, a := range specs {
 		count := a.limits[gpu]
-		w := wanted{container: i, together: random.IntN(4) == 0 || a.kind == grouptree.Init}
+		w := wanted{container: i, resource: "gpu", together: random.IntN(4) == 0 || a.kind == grouptree.Init}
 		prefix, device := types.ResourceName("numa/A/nvidia.com:gpu"), p.devices[random.IntN(len(p.devices))]
 		switch {
 		case !w.together:
