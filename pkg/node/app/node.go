@@ -102,7 +102,8 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 		klog.FromContext(ctx).Error(err, "The node's pods are unknown until the API server has listed them")
 	}
 	n.deviceManager = devicemanager.New(devicemanager.Options{
-		Dir: options.devicePluginsDir(), RegistryDir: options.registryDir(), StateFile: options.devicesPath(),
+		Dir: options.devicePluginsDir(), RegistryDir: options.registryDir(), KubeletDir: options.KubeletDir,
+		StateFile:        options.devicesPath(),
 		KubeletResources: devicemanager.FromKubelet(options.kubeletPodResourcesPath(), kubeletstate.Path),
 		Metrics:          n.measures,
 	})

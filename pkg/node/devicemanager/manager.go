@@ -39,6 +39,9 @@ type Options struct {
 	// RegistryDir is what plugins take for the kubelet's plugins_registry directory. Empty means
 	// none.
 	RegistryDir string
+	// KubeletDir is the kubelet's root directory. A plugin of the registry may serve in a directory
+	// of its own in there. Empty means that none does.
+	KubeletDir string
 	// StateFile is the file in which the plugins' devices survive a restart.
 	StateFile string
 	// KubeletResources has what the kubelet serves; nil stands for nothing.

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	registrationapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/logkey"
@@ -202,10 +203,14 @@ func (m *Manager) admitInfo(
 	return m.admit(ctx, sessions, types.ResourceName(info.GetName()), endpoint)
 }
 
+// kubeletDir is the kubelet's directory as plugins have written it down.
+var kubeletDir = filepath.Dir(filepath.Clean(pluginapi.DevicePluginPath))
+
 // endpointOf returns the socket at which the plugin behind a socket of the registry serves. The
-// plugin names it by its path, which is one of the plugin's own container: only its last element
-// says something here. It is next to the socket that was found, or in the directory in which
-// plugins register. A plugin that names none serves at the socket that was found.
+// plugin names it by its path, which is one of the plugin's own container: mostly only its last
+// element says something here. It is next to the socket that was found, or in the directory in
+// which plugins register, or else where hosted says. A plugin that names none serves at the socket
+// that was found.
 func (m *Manager) endpointOf(socket, endpoint string) (string, error) {
 	if endpoint == "" {
 		return socket, nil
@@ -217,10 +222,47 @@ func (m *Manager) endpointOf(socket, endpoint string) (string, error) {
 				"plugin serves", endpoint)
 	}
 	adjacent := filepath.Join(filepath.Dir(socket), name)
-	if other := filepath.Join(m.options.Dir, name); !isSocket(adjacent) && isSocket(other) {
+	if isSocket(adjacent) {
+		return adjacent, nil
+	}
+	if other := filepath.Join(m.options.Dir, name); isSocket(other) {
+		return other, nil
+	}
+	if other, there := m.hosted(filepath.Clean(endpoint)); there {
 		return other, nil
 	}
 	return adjacent, nil // which it may be about to make
+}
+
+// hosted returns the socket that a plugin's path means if its container has the kubelet's directory
+// or those of this manager where the node has them, and whether the socket is there. A plugin gets
+// the manager's directories in place of two of the kubelet's; the others are the kubelet's own, such
+// as that of a driver, /var/lib/kubelet/plugins/x. No link leads out of these directories.
+func (m *Manager) hosted(endpoint string) (socket string, there bool) {
+	type mount struct{ inPlugin, here string }
+	mounts := []mount{{m.options.RegistryDir, m.options.RegistryDir}, {m.options.Dir, m.options.Dir}}
+	kubelets := []string{m.options.KubeletDir, kubeletDir}
+	for _, dir := range kubelets {
+		mounts = append(mounts, mount{filepath.Join(dir, RegistryDirName), m.options.RegistryDir},
+			mount{filepath.Join(dir, DirName), m.options.Dir})
+	}
+	for _, dir := range kubelets {
+		mounts = append(mounts, mount{dir, m.options.KubeletDir})
+	}
+	for _, at := range mounts {
+		below, isBelow := strings.CutPrefix(endpoint, at.inPlugin+"/")
+		if !isBelow || at.here == "" {
+			continue
+		}
+		root, err := os.OpenRoot(at.here)
+		if err != nil {
+			return "", false
+		}
+		defer root.Close() //nolint:errcheck // opened for reading
+		info, err := root.Lstat(below)
+		return filepath.Join(at.here, below), err == nil && info.Mode().Type() == os.ModeSocket
+	}
+	return "", false
 }
 
 func isSocket(path string) bool {

@@ -125,6 +125,71 @@ func TestTheEndpointOfARegistryPluginIsAPathOfItsOwnContainer(t *testing.T) {
 	}
 }
 
+func TestARegistryPluginMayServeInAnotherDirectory(t *testing.T) {
+	for name, test := range map[string]struct {
+		endpoint string
+		serves   string // empty for nowhere
+	}{
+		"below the registry": {
+			"/var/lib/kubelet/plugins_registry/below/serving.sock", "plugins_registry/below/serving.sock",
+		},
+		"below where plugins register": {
+			"/var/lib/kubelet/device-plugins/below/serving.sock", "device-plugins/below/serving.sock",
+		},
+		"in a directory of its own": {
+			"/var/lib/kubelet/plugins/x/serving.sock", "kubelet/plugins/x/serving.sock",
+		},
+		"by the path that the node has": {
+			"HERE/kubelet/plugins/x/serving.sock", "kubelet/plugins/x/serving.sock",
+		},
+		"below the registry by that": {
+			"HERE/plugins_registry/below/serving.sock", "plugins_registry/below/serving.sock",
+		},
+		"the kubelet's registry by that": {
+			"HERE/kubelet/plugins_registry/below/serving.sock", "plugins_registry/below/serving.sock",
+		},
+		"a directory that is not hosted": {
+			"HERE/elsewhere/serving.sock", "",
+		},
+		"a directory to which a link leads": {
+			"/var/lib/kubelet/out/serving.sock", "",
+		},
+		"a path that leads out": {
+			"/var/lib/kubelet/../elsewhere/serving.sock", "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			directory := tempDirectory(t)
+			here := func(path string) string { return filepath.Join(directory, path) }
+			for _, made := range []string{
+				"plugins_registry/below", "device-plugins/below", "kubelet/plugins/x", "elsewhere",
+			} {
+				if err := os.MkdirAll(here(made), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.Symlink("../elsewhere", here("kubelet/out")); err != nil {
+				t.Fatal(err)
+			}
+			m := New(Options{
+				Dir: here("device-plugins"), RegistryDir: here("plugins_registry"), KubeletDir: here("kubelet"),
+				StateFile: here("state"),
+			})
+			startPlugin(t, here("elsewhere/serving.sock"))
+			want := here("plugins_registry/serving.sock") // which is not there
+			if test.serves != "" {
+				want = here(test.serves)
+				startPlugin(t, want)
+			}
+			endpoint := strings.Replace(test.endpoint, "HERE", directory, 1)
+			got, err := m.endpointOf(here("plugins_registry/p.sock"), endpoint)
+			if err != nil || got != want {
+				t.Errorf("it serves at %s, %v, want %s", got, err, want)
+			}
+		})
+	}
+}
+
 func TestAPluginOfTheRegistryThatIsRefusedIsToldWhy(t *testing.T) {
 	type info = registrationapi.PluginInfo
 	for want, change := range map[string]func(*info){
