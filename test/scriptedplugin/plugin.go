@@ -10,8 +10,9 @@
 //
 //	devices ID[@NUMA[,NUMA]][!HEALTH]...   the list: NUMA nodes and health (Healthy) of each device
 //	lists N LIST | LIST...                 sends the lists one after another, N times
-//	options prestart | fails | prefers ID  requires PreStartContainer, fails to say its options, or
-//	                                       prefers a device
+//	options prestart | fails | prefers ID | takes DURATION
+//	                                       requires PreStartContainer, fails to say its options,
+//	                                       prefers a device, or takes so long to say them
 //	node HOST CONTAINER PERMISSIONS        Allocate answers with a device node,
 //	mount HOST CONTAINER [ro]              a mount,
 //	env NAME=VALUE...                      variables,
@@ -220,6 +221,10 @@ func (p *Plugin) setOptions(args []string) error {
 		p.OptionsError = errors.New("no options")
 	case len(args) == 2 && args[0] == "prefers":
 		p.Preferred = args[1:]
+	case len(args) == 2 && args[0] == "takes":
+		duration, err := time.ParseDuration(args[1])
+		p.OptionsDelay = duration
+		return err
 	default:
 		return fmt.Errorf("no options %q", args)
 	}

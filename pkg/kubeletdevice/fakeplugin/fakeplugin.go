@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -40,8 +41,10 @@ type Plugin struct {
 	// Answer, if set, returns what Allocate answers for a container with these IDs, nil for nothing
 	// at all; without, it is Env.
 	Answer func(ids []string) []*pluginapi.ContainerAllocateResponse
-	// OptionsError, if set, is the error of GetDevicePluginOptions.
+	// OptionsError, if set, is the error of GetDevicePluginOptions, and OptionsDelay the time that it
+	// takes.
 	OptionsError error
+	OptionsDelay time.Duration
 	// Preferred, if set, are the IDs that GetPreferredAllocation chooses, as many as are wanted.
 	Preferred []string
 	// Outcomes gets what NotifyRegistrationStatus is called with.
@@ -153,6 +156,7 @@ func (p *Plugin) Calls() (allocated, preStarted [][]string) {
 
 // GetDevicePluginOptions implements the API.
 func (p *Plugin) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pluginapi.DevicePluginOptions, error) {
+	time.Sleep(p.OptionsDelay)
 	return &pluginapi.DevicePluginOptions{
 		PreStartRequired: p.PreStart, GetPreferredAllocationAvailable: p.Preferred != nil,
 	}, p.OptionsError

@@ -36,7 +36,8 @@ const (
 const Keep = 5 * time.Minute
 
 const (
-	dialLimit     = 10 * time.Second // for a plugin that registers to answer
+	dialLimit     = 10 * time.Second // for a plugin that registers to be connected, or to answer GetInfo
+	optionsLimit  = time.Minute      // for it to answer GetDevicePluginOptions
 	notifyLimit   = 5 * time.Second  // for a plugin to be notified whether it is registered
 	allocateLimit = 10 * time.Minute // for a call of Allocate, whether or not a container waits for it
 	answerLimit   = 20 * time.Second // for a container to wait for the answer of such a call

@@ -31,7 +31,7 @@ type State struct {
 // resource is an extended resource. The manager's mu guards all fields but registering.
 type resource struct {
 	name types.ResourceName
-	// registering is held while a plugin registers, which may take dialLimit. admitting counts
+	// registering is held while a plugin registers, which may take optionsLimit. admitting counts
 	// those that hold it or wait for it: until they are done, the manager keeps the resource.
 	registering sync.Mutex
 	admitting   int

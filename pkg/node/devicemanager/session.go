@@ -5,11 +5,13 @@ package devicemanager
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -36,7 +38,7 @@ func (s *session) isAt(other *session) bool {
 		os.SameFile(s.file, other.file) && s.file.ModTime().Equal(other.file.ModTime())
 }
 
-// connect calls the plugin at the socket back, within dialLimit.
+// connect calls the plugin at the socket back.
 func connect(ctx context.Context, resource types.ResourceName, socket string) (*session, error) {
 	conn, err := Dial(socket)
 	if err != nil {
@@ -46,19 +48,41 @@ func connect(ctx context.Context, resource types.ResourceName, socket string) (*
 		resource: resource, socket: socket, conn: conn, plugin: pluginapi.NewDevicePluginClient(conn),
 		ended: make(chan struct{}),
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialLimit)
+	if err := s.awaitConnected(ctx); err != nil {
+		s.close()
+		return nil, fmt.Errorf("no answer from the plugin at %s within %v: %w", socket, dialLimit, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, optionsLimit)
 	defer cancel()
 	options, err := s.plugin.GetDevicePluginOptions(ctx, &pluginapi.Empty{}, grpc.WaitForReady(true))
 	if err != nil {
 		s.close()
 		return nil, fmt.Errorf("no answer from the plugin at %s to GetDevicePluginOptions within %v: %w",
-			socket, dialLimit, Reason(err))
+			socket, optionsLimit, Reason(err))
 	}
 	s.preStart = options.GetPreStartRequired()
 	if s.file, err = os.Lstat(socket); err != nil {
 		s.file = nil // it was removed meanwhile
 	}
 	return s, nil
+}
+
+// awaitConnected waits until the plugin is connected, for dialLimit at most.
+func (s *session) awaitConnected(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, dialLimit)
+	defer cancel()
+	for state := s.conn.GetState(); state != connectivity.Ready; state = s.conn.GetState() {
+		s.conn.Connect()
+		if s.conn.WaitForStateChange(ctx, state) {
+			continue
+		}
+		probe, err := DialSocket(context.WithoutCancel(ctx), s.socket)
+		if err != nil {
+			return err // which says more than that the time is over
+		}
+		return errors.Join(context.Cause(ctx), probe.Close())
+	}
+	return nil
 }
 
 // follow calls each with every list of devices until the stream ends, and returns why it did.

@@ -56,8 +56,9 @@ type Addition struct {
 	Plugin string
 	device.Allocation
 	// KubeletPaths says that the plugin answers as it does to the kubelet, for which the container
-	// runtime interprets paths: they need not be in their shortest form, every symbolic link is
-	// followed, and a directory stands for the device nodes in it.
+	// runtime interprets paths: they need not be in their shortest form, those of the container may
+	// be relative to its root, every symbolic link is followed, and a directory stands for the
+	// device nodes in it.
 	KubeletPaths bool
 	// Fresh says that the plugin has just answered, not at an earlier creation of the container.
 	Fresh bool

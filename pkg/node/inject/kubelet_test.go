@@ -201,6 +201,15 @@ func TestWhatRunsWithTheKubeletRuns(t *testing.T) {
 				Mounts:  []*runtimeapi.Mount{{ContainerPath: "/l", HostPath: "/opt/lib"}},
 			},
 		},
+		"relative paths of the container are below its root": {
+			additions: []Addition{kubelets("a", allocation{
+				Devices: []device.HostDevice{{HostPath: "/dev/gpu0", ContainerPath: "dev/gpu0"}}, Mounts: mount("l", "/opt/lib"),
+			})},
+			want: &runtimeapi.ContainerConfig{
+				Devices: []*runtimeapi.Device{charDevice("/dev/gpu0")},
+				Mounts:  []*runtimeapi.Mount{{ContainerPath: "/l", HostPath: "/opt/lib"}},
+			},
+		},
 		"the source of a mount that is not there is the runtime's to make": {
 			additions: []Addition{kubelets("a", allocation{Mounts: mount("/l", "/opt/none/x")})},
 			want: &runtimeapi.ContainerConfig{

@@ -25,10 +25,18 @@ func (a *Addition) mayFollow(link string) bool {
 	return a.KubeletPaths || slices.Contains(a.Links, link)
 }
 
-// asWritten returns a path of the container or the host as the addition means it.
+// asWritten returns a path of the host as the addition means it.
 func (a *Addition) asWritten(p string) string {
 	if a.KubeletPaths && path.IsAbs(p) {
 		return path.Clean(p)
+	}
+	return p
+}
+
+// inContainer returns a path of the container as the addition means it.
+func (a *Addition) inContainer(p string) string {
+	if a.KubeletPaths {
+		return path.Join("/", p) // a relative one is below the root directory, as the runtime has it
 	}
 	return p
 }
@@ -45,7 +53,7 @@ func (m *merger) addDevice(a *Addition, d device.HostDevice) error {
 	if d.ContainerPath == "" {
 		d.ContainerPath = d.HostPath
 	}
-	containerPath := a.asWritten(d.ContainerPath)
+	containerPath := a.inContainer(d.ContainerPath)
 	hostPath, info, err := resolve(m.host, a.asWritten(d.HostPath), a.mayFollow)
 	if err != nil {
 		return err
@@ -120,7 +128,7 @@ func (m *merger) widen(hostPath, further string) (permissions string, again bool
 }
 
 func (m *merger) addMount(a *Addition, mount device.HostMount) error {
-	containerPath, source := a.asWritten(mount.ContainerPath), a.asWritten(mount.HostPath)
+	containerPath, source := a.inContainer(mount.ContainerPath), a.asWritten(mount.HostPath)
 	hostPath, _, err := resolve(m.host, source, a.mayFollow)
 	if a.KubeletPaths && a.Fresh && errors.Is(err, fs.ErrNotExist) {
 		hostPath, err = source, nil
