@@ -58,6 +58,7 @@ var errNotServing = errors.New("device plugins cannot register yet")
 // Manager serves device plugins. All methods are safe for concurrent use.
 type Manager struct {
 	options     Options
+	labels      labels
 	state       *statefile.File
 	running     sync.WaitGroup
 	kubeletRead chan struct{} // closed when it was tried once to read what the kubelet serves
@@ -79,7 +80,7 @@ func New(options Options) *Manager {
 		options.Clock = clock.RealClock{}
 	}
 	return &Manager{
-		options: options, state: stateFile(options.StateFile), serving: errNotServing,
+		options: options, labels: machinesLabels, state: stateFile(options.StateFile), serving: errNotServing,
 		resources: map[types.ResourceName]*resource{}, calls: map[callKey]*allocateCall{},
 		changed: make(chan struct{}), kubeletRead: make(chan struct{}),
 		listed: make(chan struct{}, 1),

@@ -56,7 +56,7 @@ func (w *registryWatch) run(ctx context.Context, directory string) (err error) {
 			err = fmt.Errorf("registry of plugins: %w", err)
 		}
 	}()
-	if err := os.MkdirAll(directory, directoryMode); err != nil {
+	if err := w.manager.makeDirectory(ctx, directory); err != nil {
 		return err
 	}
 	if w.watcher, err = fsnotify.NewWatcher(); err != nil {

@@ -46,6 +46,9 @@ func (m *Manager) Run(ctx context.Context) {
 
 // serve serves registrations until ctx is done.
 func (m *Manager) serve(ctx context.Context) error {
+	if err := m.makeDirectory(ctx, m.options.Dir); err != nil {
+		return fmt.Errorf("directory of device plugins: %w", err)
+	}
 	listener, err := listen(m.options.Dir)
 	if err != nil {
 		return err
@@ -69,7 +72,7 @@ func (m *Manager) serve(ctx context.Context) error {
 	return nil
 }
 
-// listen prepares the directory: it removes stale sockets and then creates the manager's own. Both
+// listen prepares the directory, which is there: it removes stale sockets and then creates the manager's own. Both
 // matter, as some plugins restart when their own socket is removed, others when kubelet.sock is
 // created. The first to be removed is that of the process before, which then knows why its plugins
 // leave.
@@ -78,9 +81,6 @@ func listen(directory string) (net.Listener, error) {
 	if len(socket) > maxSocketPath {
 		return nil, fmt.Errorf("directory of device plugins: %s has %d bytes, and the path of a socket at most %d; "+
 			"choose a shorter one", socket, len(socket), maxSocketPath)
-	}
-	if err := os.MkdirAll(directory, directoryMode); err != nil {
-		return nil, fmt.Errorf("directory of device plugins: %w", err)
 	}
 	entries, err := os.ReadDir(directory)
 	if err != nil {
