@@ -41,7 +41,7 @@ type Plugin struct {
 	// Answer, if set, returns what Allocate answers for a container with these IDs, nil for nothing
 	// at all; without, it is Env.
 	Answer func(ids []string) []*pluginapi.ContainerAllocateResponse
-	// OptionsError, if set, is the error of GetDevicePluginOptions, and OptionsDelay the time that it
+	// OptionsError, if set, is the error of GetDevicePluginOptions, and OptionsDelay how long that
 	// takes.
 	OptionsError error
 	OptionsDelay time.Duration

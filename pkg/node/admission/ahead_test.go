@@ -65,7 +65,7 @@ func TestASandboxWithoutAnAllocationWaitsForNothing(t *testing.T) {
 	f := newFixture(t, true)
 	f.Admission.Pods = unseenPods{f.Admission.Pods.(nodePods), t}
 	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}})
-	f.runSandbox(t.Context(), t, "u", "file", annotations) // a static pod has none, whatever it says
+	f.runSandbox(t.Context(), t, "u", "file", annotations) // a static pod has none
 	f.runSandbox(t.Context(), t, "u", sourceAPI, nil)
 	if f.Grants.Has("u") {
 		t.Error("the pod is granted devices")
@@ -75,10 +75,11 @@ func TestASandboxWithoutAnAllocationWaitsForNothing(t *testing.T) {
 func TestASandboxIsNotRefusedForItsDevices(t *testing.T) {
 	f := newFixture(t, true)
 	f.pods["u"], f.live["u"] = requesting, true
-	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {sick}})
+	absent := map[string][]types.ResourceName{"main": {"resource/group/gpu/9/cards"}}
+	annotations := allocation(t, "pod-u", "node-1", absent)
 	f.runSandbox(t.Context(), t, "u", sourceAPI, annotations)
 	if f.Grants.Has("u") || len(f.warnings) > 0 || len(f.outcomes) > 0 {
-		t.Errorf("granted: %v, warnings %q, containers %v", f.Grants.Has("u"), f.warnings, f.outcomes)
+		t.Errorf("granted %v, warnings %q, containers %v", f.Grants.Has("u"), f.warnings, f.outcomes)
 	}
 	f.runSandbox(t.Context(), t, "u", sourceAPI, map[string]string{"KubeDevice/DeviceInfo": "{"})
 	if _, err := f.create(t, "u", "main", sourceAPI, annotations); err == nil || len(f.warnings) != 1 {

@@ -50,7 +50,8 @@ func TestTheRuntimeSeesARequestAfterItsNotice(t *testing.T) {
 			}
 			return echo(method, stream)
 		}, options)
-		for method, request := range map[string]string{limitedMethod: "abc", editedMethod: "edited", "/x.Y/Other": "other"} {
+		requests := map[string]string{limitedMethod: "abc", editedMethod: "edited", "/x.Y/Other": "other"}
+		for method, request := range requests {
 			if got, err := invoke(testContext(t), client, method, []byte(request)); err != nil ||
 				!bytes.HasPrefix(got, []byte(request)) {
 				t.Errorf("%s, %s: %q, %v", name, method, got, err)

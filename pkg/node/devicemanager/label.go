@@ -13,27 +13,36 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/logkey"
 )
 
+// directoryMode is the kubelet's: only root may register.
+const directoryMode = 0o750
+
 // fileLabel is the label that the kubelet gives to its directories of plugins: files of containers.
 const fileLabel = "system_u:object_r:container_file_t:s0"
 
-// labels is SELinux on this machine.
-type labels struct {
-	enabled func() bool
-	set     func(path, label string) error
+// labels are SELinux's labels of files.
+type labels interface {
+	// Enabled reports whether SELinux is on.
+	Enabled() bool
+	// SetFileLabel sets the label of the file at path.
+	SetFileLabel(path, label string) error
 }
 
-var machinesLabels = labels{selinux.GetEnabled, selinux.SetFileLabel}
+// machine has the labels of this machine.
+type machine struct{}
 
-// makeDirectory makes a directory of plugins if it is missing, and has SELinux allow containers that
-// are not privileged to write there.
-func (m *Manager) makeDirectory(ctx context.Context, directory string) error {
+func (machine) Enabled() bool                         { return selinux.GetEnabled() }
+func (machine) SetFileLabel(path, label string) error { return selinux.SetFileLabel(path, label) }
+
+// makeDirectory makes a directory of plugins if it is missing, and has SELinux allow containers to
+// write there that are not privileged.
+func makeDirectory(ctx context.Context, directory string, l labels) error {
 	if err := os.MkdirAll(directory, directoryMode); err != nil {
 		return err
 	}
-	if !m.labels.enabled() {
+	if !l.Enabled() {
 		return nil
 	}
-	if err := m.labels.set(directory, fileLabel); err != nil {
+	if err := l.SetFileLabel(directory, fileLabel); err != nil {
 		klog.FromContext(ctx).Error(err, "Device plugins in containers that are not privileged may not register",
 			logkey.Directory, directory)
 	}

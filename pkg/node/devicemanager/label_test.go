@@ -13,6 +13,33 @@ import (
 	"testing"
 )
 
+// fakeLabels notes the labels that are set.
+type fakeLabels struct {
+	enabled bool
+	err     error // of SetFileLabel
+
+	mu      sync.Mutex
+	labeled map[string]string // by path
+}
+
+func (f *fakeLabels) Enabled() bool { return f.enabled }
+
+func (f *fakeLabels) SetFileLabel(path, label string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.labeled[path] = label
+	if _, err := os.Lstat(path); err != nil {
+		return err
+	}
+	return f.err
+}
+
+func (f *fakeLabels) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.labeled)
+}
+
 func TestContainersMayRegisterPluginsUnderSELinux(t *testing.T) {
 	for name, test := range map[string]struct {
 		enabled bool
@@ -29,40 +56,26 @@ func TestContainersMayRegisterPluginsUnderSELinux(t *testing.T) {
 				Dir: filepath.Join(directory, DirName), RegistryDir: filepath.Join(directory, RegistryDirName),
 				StateFile: filepath.Join(directory, StateFileName),
 			})
-			var mu sync.Mutex
-			labeled := map[string]string{}
-			m.labels = labels{
-				enabled: func() bool { return test.enabled },
-				set: func(path, label string) error {
-					mu.Lock()
-					defer mu.Unlock()
-					labeled[path] = label
-					if _, err := os.Lstat(path); err != nil {
-						t.Errorf("a directory is labeled before it is made: %v", err)
-					}
-					return test.err
-				},
-			}
+			fake := &fakeLabels{enabled: test.enabled, err: test.err, labeled: map[string]string{}}
+			m.labels = fake
 			ctx, cancel := context.WithCancel(t.Context())
 			var running sync.WaitGroup
 			running.Go(func() { m.Run(ctx) })
 			eventually(t, m.Check)
 			eventually(t, func() error {
-				mu.Lock()
-				defer mu.Unlock()
 				_, err := os.Lstat(m.options.RegistryDir)
-				if err == nil && len(labeled) < test.labeled {
-					err = fmt.Errorf("labeled %v", labeled)
+				if count := fake.count(); err == nil && count < test.labeled {
+					err = fmt.Errorf("%d directories are labeled", count)
 				}
 				return err
 			})
 			cancel()
 			running.Wait()
 
-			if len(labeled) != test.labeled {
-				t.Errorf("labeled %v", labeled)
+			if len(fake.labeled) != test.labeled {
+				t.Errorf("labeled %v", fake.labeled)
 			}
-			for path, label := range labeled {
+			for path, label := range fake.labeled {
 				if label != "system_u:object_r:container_file_t:s0" {
 					t.Errorf("%s is labeled %s", path, label)
 				}

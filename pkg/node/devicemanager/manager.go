@@ -80,7 +80,7 @@ func New(options Options) *Manager {
 		options.Clock = clock.RealClock{}
 	}
 	return &Manager{
-		options: options, labels: machinesLabels, state: stateFile(options.StateFile), serving: errNotServing,
+		options: options, labels: machine{}, state: stateFile(options.StateFile), serving: errNotServing,
 		resources: map[types.ResourceName]*resource{}, calls: map[callKey]*allocateCall{},
 		changed: make(chan struct{}), kubeletRead: make(chan struct{}),
 		listed: make(chan struct{}, 1),

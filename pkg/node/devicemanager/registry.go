@@ -56,7 +56,7 @@ func (w *registryWatch) run(ctx context.Context, directory string) (err error) {
 			err = fmt.Errorf("registry of plugins: %w", err)
 		}
 	}()
-	if err := w.manager.makeDirectory(ctx, directory); err != nil {
+	if err := makeDirectory(ctx, directory, w.manager.labels); err != nil {
 		return err
 	}
 	if w.watcher, err = fsnotify.NewWatcher(); err != nil {
@@ -236,8 +236,8 @@ func (m *Manager) endpointOf(socket, endpoint string) (string, error) {
 
 // hosted returns the socket that a plugin's path means if its container has the kubelet's directory
 // or those of this manager where the node has them, and whether the socket is there. A plugin gets
-// the manager's directories in place of two of the kubelet's; the others are the kubelet's own, such
-// as that of a driver, /var/lib/kubelet/plugins/x. No link leads out of these directories.
+// the manager's directories in place of two of the kubelet's; the others are the kubelet's own, as
+// a driver's /var/lib/kubelet/plugins/x. No link leads out of these directories.
 func (m *Manager) hosted(endpoint string) (socket string, there bool) {
 	type mount struct{ inPlugin, here string }
 	mounts := []mount{{m.options.RegistryDir, m.options.RegistryDir}, {m.options.Dir, m.options.Dir}}

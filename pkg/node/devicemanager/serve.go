@@ -18,10 +18,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/logkey"
 )
 
-const (
-	directoryMode = 0o750       // the kubelet's: only root may register
-	serveRetry    = time.Second // before a directory is tried again
-)
+// serveRetry is the delay before a directory is tried again.
+const serveRetry = time.Second
 
 // Run serves plugins until ctx is done and all calls have ended. Run WatchKubelet, too, where there
 // is a kubelet.
@@ -46,7 +44,7 @@ func (m *Manager) Run(ctx context.Context) {
 
 // serve serves registrations until ctx is done.
 func (m *Manager) serve(ctx context.Context) error {
-	if err := m.makeDirectory(ctx, m.options.Dir); err != nil {
+	if err := makeDirectory(ctx, m.options.Dir, m.labels); err != nil {
 		return fmt.Errorf("directory of device plugins: %w", err)
 	}
 	listener, err := listen(m.options.Dir)
@@ -72,10 +70,10 @@ func (m *Manager) serve(ctx context.Context) error {
 	return nil
 }
 
-// listen prepares the directory, which is there: it removes stale sockets and then creates the manager's own. Both
-// matter, as some plugins restart when their own socket is removed, others when kubelet.sock is
-// created. The first to be removed is that of the process before, which then knows why its plugins
-// leave.
+// listen prepares the directory, which is there: it removes stale sockets and then creates the
+// manager's own. Both matter, as some plugins restart when their own socket is removed, others when
+// kubelet.sock is created. The first to be removed is that of the process before, which then knows
+// why its plugins leave.
 func listen(directory string) (net.Listener, error) {
 	socket := filepath.Join(directory, socketName)
 	if len(socket) > maxSocketPath {

@@ -203,7 +203,8 @@ func TestWhatRunsWithTheKubeletRuns(t *testing.T) {
 		},
 		"relative paths of the container are below its root": {
 			additions: []Addition{kubelets("a", allocation{
-				Devices: []device.HostDevice{{HostPath: "/dev/gpu0", ContainerPath: "dev/gpu0"}}, Mounts: mount("l", "/opt/lib"),
+				Devices: []device.HostDevice{{HostPath: "/dev/gpu0", ContainerPath: "dev/gpu0"}},
+				Mounts:  mount("l", "/opt/lib"),
 			})},
 			want: &runtimeapi.ContainerConfig{
 				Devices: []*runtimeapi.Device{charDevice("/dev/gpu0")},
