@@ -187,7 +187,7 @@ func TestPlacementBySecondSchedulerTranscript(t *testing.T) {
 	})
 }
 
-// Pods that their node refuses: one at its admission, one whose container is not created, and one
+// Pods that their node refuses: two at its admission, one whose container is not created, and one
 // whose container would be created again.
 func TestRefusedTranscript(t *testing.T) {
 	objects := twoNodes(t)
@@ -198,8 +198,12 @@ func TestRefusedTranscript(t *testing.T) {
 		"unhealthy devices nvidia.com/gpu, which is unexpected"
 	forged := bound(t, counting(newPod("forged"), 1), "node-1", map[string]map[string]int64{"main": wholeGPU(2)})
 	crashed := bound(t, counting(newPod("crashed"), 1), "node-1", map[string]map[string]int64{"main": wholeGPU(3)})
+	late := counting(newPod("late"), 1)
+	late.Spec.NodeName, late.Status.Phase, late.Status.Reason = "node-1", corev1.PodFailed, "NodeShutdown"
+	late.Status.Message = "Pod was rejected: Pod was rejected as the node is shutting down."
 	evicted := counting(newPod("evicted"), 1)
 	evicted.Spec.NodeName, evicted.Status.Phase, evicted.Status.Reason = "node-1", corev1.PodFailed, "Evicted"
+	evicted.Status.Message = "The node was low on resource: memory."
 	refuse := func(pod *corev1.Pod, message string, last corev1.ContainerState) {
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 			Name: "main", LastTerminationState: last, State: corev1.ContainerState{
@@ -210,7 +214,7 @@ func TestRefusedTranscript(t *testing.T) {
 	refuse(forged, "pod default/forged has no valid seal", corev1.ContainerState{})
 	refuse(crashed, "device gpu/gpu-3 is unhealthy: Xid79",
 		corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}})
-	for _, pod := range []*corev1.Pod{rejected, forged, crashed, evicted} {
+	for _, pod := range []*corev1.Pod{rejected, late, forged, crashed, evicted} {
 		pod.ResourceVersion, pod.Spec.SchedulerName = "1", corev1.DefaultSchedulerName
 		objects = append(objects, pod)
 	}

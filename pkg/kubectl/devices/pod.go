@@ -84,9 +84,9 @@ func NewPod(pod *corev1.Pod) *Pod {
 	}
 	held, err := allocationOf(pod, nil)
 	had := held != nil && len(held.containers) > 0
-	switch rejected := rejection(pod); {
-	case rejected != "":
-		p.State, held, p.Message = Refused, nil, rejected
+	switch why := rejection(pod); {
+	case why != "":
+		p.State, held, p.Message = Refused, nil, why
 	case finished(pod):
 		p.State, held = Finished, nil
 	case pod.Spec.NodeName == "":
@@ -191,21 +191,18 @@ func parts(held types.ResourceList) []Part {
 	return list
 }
 
+// rejected begins the message of a pod that the kubelet has rejected, for any reason: see rejectPod
+// in Kubernetes' pkg/kubelet/kubelet.go.
+const rejected = "Pod was rejected: "
+
 // rejection returns why the kubelet has rejected a pod for good, before any of its containers was
-// created, or "". Such a pod has failed with one of the reasons of the kubelet's admission.
+// created, or "". A pod that was evicted, or whose container failed, was not rejected.
 func rejection(pod *corev1.Pod) string {
-	reason := pod.Status.Reason
-	if pod.Status.Phase != corev1.PodFailed || !slices.ContainsFunc(admissionReasons, func(begin string) bool {
-		return strings.HasPrefix(reason, begin)
-	}) {
+	if pod.Status.Phase != corev1.PodFailed || !strings.HasPrefix(pod.Status.Message, rejected) {
 		return ""
 	}
-	return strings.TrimSuffix(reason+": "+pod.Status.Message, ": ")
+	return strings.TrimPrefix(pod.Status.Reason+": "+pod.Status.Message, ": ")
 }
-
-// admissionReasons begin the reasons with which the kubelet rejects pods that request devices: for
-// what its device manager or topology manager says, or for a count of a resource.
-var admissionReasons = []string{"UnexpectedAdmissionError", "TopologyAffinityError", "OutOf", "Allocate"}
 
 // refusal returns why the node does not create or start a container that waits for that, or "".
 func refusal(pod *corev1.Pod, container string) string {
