@@ -64,6 +64,29 @@ func TestWhatNVMLSaysIsRead(t *testing.T) {
 	}
 }
 
+// A pod may request all memory that its node publishes, so it must be what programs can allocate.
+// The fake's total has what the driver reserves in addition, unless its driver is too old to say
+// that.
+func TestMemoryIsWithoutWhatTheDriverReserves(t *testing.T) {
+	for name, old := range map[string]bool{"a driver that says what it reserves": false, "a driver before 510": true} {
+		t.Run(name, func(t *testing.T) {
+			fake := nvmltest.Build(t, nvmltest.Machine{Ancestor: [][]int{{0}}, OldDriver: old})
+			library, err := nvml.Open(fake.Path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer library.Close()
+			device, err := library.Device(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if memory, err := device.Memory(); memory != nvmltest.Memory || err != nil {
+				t.Errorf("Memory = %d, %v, want %d", memory, err, int64(nvmltest.Memory))
+			}
+		})
+	}
+}
+
 func TestAnOldDriverKnowsNoTopology(t *testing.T) {
 	library, err := nvml.Open(
 		nvmltest.Build(t, nvmltest.Machine{Ancestor: [][]int{{0, 0}, {0, 0}}, OldDriver: true}).Path,
