@@ -81,7 +81,8 @@ IMAGES    := $(OUT)/tools/images
 REVISION   = $$(git describe --always --abbrev=40 --dirty --exclude '*')
 CREATED    = $${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}
 
-# The C compiler is named without its directory, which would be part of the build IDs.
+# The C compiler is named without its directory, which would be part of the build IDs, and comes before one that is
+# installed.
 .PHONY: images
 images: build ## Make container images in _output/images/; PLATFORMS=linux/amd64 for one architecture (Debian's apt).
 	@cd hack/images && go build -o $(IMAGES) .
@@ -92,7 +93,7 @@ images: build ## Make container images in _output/images/; PLATFORMS=linux/amd64
 	  if [ $$architecture = $$(go env GOHOSTARCH) ]; then ln -sfn $(OUT) $$into; continue; fi; \
 	  echo "Building for $$platform"; \
 	  compiler=$$($(IMAGES) compiler $$architecture $(OUT)/images-build/compiler-$$architecture); \
-	  PATH=$$PATH:$$(dirname $$compiler) GOARCH=$$architecture CC=$$(basename $$compiler) \
+	  PATH=$$(dirname $$compiler):$$PATH GOARCH=$$architecture CC=$$(basename $$compiler) \
 	    $(MAKE) --no-print-directory binaries plugins OUT=$$into; \
 	done
 	@$(IMAGES) write -platforms '$(PLATFORMS)' -programs $(OUT)/images-build -work $(OUT)/images-build \

@@ -202,15 +202,12 @@ var crossCompilers = map[string]struct {
 }
 
 // compiler returns the path of the C compiler of Debian's packages for an architecture other than
-// the machine's. Where it is not installed, that is a script of the same name in dir, where the
-// packages are unpacked once.
+// the machine's: a script of the same name in dir, where the packages are unpacked once. One that
+// is installed is not used: it may be of another version, or lack the C library's headers.
 func compiler(ctx context.Context, architecture, dir string) (string, error) {
 	cross, ok := crossCompilers[architecture]
 	if !ok {
 		return "", errors.New("there are images for amd64 and arm64")
-	}
-	if installed, err := exec.LookPath(cross.program); err == nil {
-		return installed, nil
 	}
 	script := filepath.Join(dir, cross.program)
 	if _, err := os.Stat(script); !errors.Is(err, fs.ErrNotExist) {
