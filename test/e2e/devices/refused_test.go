@@ -13,10 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	kubectl "github.com/kubedevice/kubedevice/pkg/kubectl/devices"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
+	"github.com/kubedevice/kubedevice/test/observe"
 )
 
 // scheduler is the user that may write allocations.
@@ -191,7 +193,43 @@ func TestADevicePodWithoutAnAllocationThatHoldsIsRefusedInWords(t *testing.T) {
 			ctx := begin(t)
 			pod := test.make(ctx, t, clustertest.Namespace(t, shared.Client))
 			expectRefused(ctx, t, pod, test.want)
+			expectShownAsRefused(ctx, t, pod, "CreateContainerError", test.want)
 		})
+	}
+}
+
+func TestAPodThatTheKubeletRejectsIsShownWithTheKubeletsReason(t *testing.T) {
+	ctx := begin(t)
+	pod := gpuPod(clustertest.Namespace(t, shared.Client), "too-many", perNode+1)
+	pod.Spec.NodeName = shared.Nodes[0].Name
+	pod = clustertest.CreatePod(ctx, t, shared.Client, pod)
+	clustertest.AwaitPod(ctx, t, shared.Client, pod, "to be rejected", func(now *corev1.Pod) bool {
+		return now.Status.Phase == corev1.PodFailed
+	})
+	reason := "OutOf" + string(observe.Resource)
+	expectShownAsRefused(ctx, t, pod, reason, []string{"Pod was rejected: "})
+}
+
+// expectShownAsRefused fails the test unless kubectl device pods has a pod as refused by its node,
+// and kubectl device why fails and names the node, both with the node's reason and all of why.
+func expectShownAsRefused(ctx context.Context, t *testing.T, pod *corev1.Pod, reason string, why []string) {
+	t.Helper()
+	k := newKubectlDevice(ctx, t)
+	var shown kubectl.Pod
+	k.read(&shown, "pods", pod.Name, "--namespace="+pod.Namespace)
+	if shown.State != kubectl.Refused {
+		t.Errorf("kubectl device pods does not have the pod as refused: %+v", shown)
+	}
+	said, stderr, status := k.run("why", pod.Name, "--namespace="+pod.Namespace)
+	if status != 1 || !strings.Contains(said, "bound to node "+shown.Node+", which refuses it") {
+		t.Errorf("kubectl device why ends with %d and says %s%s", status, said, stderr)
+	}
+	for command, text := range map[string]string{"pods": shown.Message, "why": said} {
+		for _, part := range append([]string{reason}, why...) {
+			if !strings.Contains(text, part) {
+				t.Errorf("kubectl device %s does not say %q: %s", command, part, text)
+			}
+		}
 	}
 }
 
