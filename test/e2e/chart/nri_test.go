@@ -51,6 +51,7 @@ func TestHelmInstallsIntoAClusterThatKnowsNothingAndLeavesNothing(t *testing.T) 
 		s.Logf("a pod ran with its devices %v after the command", took)
 	}
 	s.checkPair(pair)
+	s.checkFit(s.gpuPod("fits", 2))
 	s.checkWidgets()
 	s.checkBystander()
 	s.checkKubelets()
@@ -84,7 +85,7 @@ func TestHelmInstallsIntoAClusterThatKnowsNothingAndLeavesNothing(t *testing.T) 
 	s.refuse(s.namespace+"/pair", "uninstall", "kubedevice", "--timeout=1m")
 	s.checkRunsOn(pair)
 	s.awaitEnrolled(2)
-	for _, name := range []string{"pair", "upgraded", "rolled-back"} {
+	for _, name := range []string{"pair", "fits", "upgraded", "rolled-back"} {
 		clustertest.DeletePod(s.ctx, s, shared.Client, s.pod(name))
 	}
 	s.helm("uninstall", "kubedevice", "--wait", "--timeout=2m")
