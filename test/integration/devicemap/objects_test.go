@@ -59,14 +59,15 @@ func newNode(t *testing.T, name string, unhealthy ...int) *corev1.Node {
 	}}
 }
 
-// allocation returns the annotation of a pod that has GPUs: all of them, or memory of each alone.
+// allocation returns the annotation of a pod that has GPUs: whole ones, as the scheduler writes
+// them, or memory of each alone.
 func allocation(t *testing.T, pod, node string, memory int64, gpus ...int) string {
 	t.Helper()
 	container := types.NewContainerInfo()
 	for _, i := range gpus {
 		held := map[string]int64{"memory": memory}
 		if memory == 0 {
-			held = map[string]int64{"memory": 80 * gib, "cards": 1}
+			held = map[string]int64{"cards": 1}
 		}
 		for resource, quantity := range held {
 			name := types.ResourceName(types.DeviceGroupPrefix + "/" + gpuPath(i) + resource)
