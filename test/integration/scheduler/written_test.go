@@ -55,12 +55,12 @@ func TestWhatIsWrittenIsAllocatedOrNamed(t *testing.T) {
 			for _, problem := range read.differences(pod) {
 				t.Errorf("pod %d is bound, and %s\n%s", i, problem, text)
 			}
-		case !slices.ContainsFunc(
-			slices.Concat(read.unserved, read.options, []string{"GPU", "NVLink", "nvidia.com/gpu"}),
-			func(word string) bool { return strings.Contains(whyUnscheduled(pod), word) }):
-			t.Errorf("pod %d waits, and nothing says for what: %s\n%s", i, whyUnscheduled(pod), text)
 		default:
 			refused++
+			why, missing := c.whyNotScheduled(pod), read.missing()
+			if !slices.ContainsFunc(missing, func(word string) bool { return strings.Contains(why, word) }) {
+				t.Errorf("pod %d waits, and its event names none of %q: %s\n%s", i, missing, why, text)
+			}
 		}
 		if read.malformed == "" {
 			for _, word := range read.mistakes {
@@ -81,12 +81,34 @@ func (c *cluster) awaitMistake(pod *corev1.Pod, word string) {
 	c.Helper()
 	what := fmt.Sprintf("an event that names %s of pod %s, which has %s", word, pod.Name, pod.Annotations)
 	c.until(what, func(ctx context.Context) (bool, error) {
-		list, err := c.CoreV1().Events(pod.Namespace).List(ctx, metav1.ListOptions{
-			FieldSelector: "reason=RequestMistake,involvedObject.uid=" + string(pod.UID),
-		})
-		named := func(e corev1.Event) bool { return strings.Contains(e.Message, word) }
-		return err == nil && slices.ContainsFunc(list.Items, named), err
+		messages, err := c.messages(ctx, pod, "RequestMistake")
+		return slices.ContainsFunc(messages, func(message string) bool { return strings.Contains(message, word) }), err
 	})
+}
+
+// whyNotScheduled waits for the scheduler's event on a pod that waits, and returns what it says.
+func (c *cluster) whyNotScheduled(pod *corev1.Pod) (said string) {
+	c.Helper()
+	c.until("the scheduler's event on pod "+pod.Name, func(ctx context.Context) (bool, error) {
+		messages, err := c.messages(ctx, pod, "FailedScheduling")
+		said = strings.Join(messages, "\n")
+		return len(messages) > 0, err
+	})
+	return said
+}
+
+// messages returns what the events on a pod with this reason say.
+func (c *cluster) messages(ctx context.Context, pod *corev1.Pod, reason string) (messages []string, err error) {
+	list, err := c.CoreV1().Events(pod.Namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: "reason=" + reason + ",involvedObject.uid=" + string(pod.UID),
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		messages = append(messages, list.Items[i].Message)
+	}
+	return messages, nil
 }
 
 // randomPod returns a pod of up to three containers of all kinds.

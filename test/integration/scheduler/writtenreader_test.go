@@ -129,6 +129,38 @@ func bytesOf(value any) (int64, bool) {
 	return 0, false
 }
 
+// enough is how many GPUs the node of the test has for a pod in any case: two groups of four are
+// free, and no request of the test is for more than two GPUs of one group.
+const enough = 4
+
+// missing returns words of which the event on a pod that waits has one. There is none for a pod
+// that must not wait.
+func (w *written) missing() []string {
+	gpus := int64(0)
+	for _, container := range w.containers {
+		gpus += container.gpus()
+	}
+	switch {
+	case len(w.unserved) > 0:
+		return w.unserved
+	case gpus == 0:
+		return w.options
+	case gpus > enough:
+		return []string{"GPU", "NVLink", string(gpu.Resource)}
+	default:
+		return nil
+	}
+}
+
+// gpus returns how many GPUs a container uses at most.
+func (c *writtenContainer) gpus() int64 {
+	gpus := map[string]bool{}
+	for path := range c.paths {
+		gpus[path[:strings.LastIndexByte(path, '/')]] = true
+	}
+	return max(c.count, int64(len(gpus)))
+}
+
 // differences returns what a bound pod has otherwise than written.
 func (w *written) differences(pod *corev1.Pod) (found []string) {
 	if len(w.unserved) > 0 {
