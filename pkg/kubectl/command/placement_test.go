@@ -30,6 +30,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/whatif"
@@ -220,6 +221,30 @@ func TestRefusedTranscript(t *testing.T) {
 	}
 	started := startEngine(t, corev1.DefaultSchedulerName, objects...)
 	testTranscript(t, "testdata/placement/refused.txt", func() *fixture {
+		f := newFixture(objects...)
+		f.scheduler = started
+		return f
+	})
+}
+
+// On each node two GPUs are free, in different groups: a count fits, a request for a group waits,
+// and less topology is proposed before a pod is ended.
+func TestTopologyTranscript(t *testing.T) {
+	objects := twoNodes(t)[:2]
+	pair := counting(newPod("pair"), 2)
+	pair.Annotations = map[string]string{deviceinfo.Annotation: `{"requests":{"gpu/gpu-generate-topology":1}}`}
+	for _, pod := range []*corev1.Pod{
+		bound(t, counting(newPod("first"), 2), "node-1",
+			map[string]map[string]int64{"main": both(wholeGPU(0), wholeGPU(2))}),
+		bound(t, counting(newPod("second"), 2), "node-2",
+			map[string]map[string]int64{"main": both(wholeGPU(1), wholeGPU(3))}),
+		counting(newPod("count"), 2), pair,
+	} {
+		pod.ResourceVersion, pod.Spec.SchedulerName = "1", corev1.DefaultSchedulerName
+		objects = append(objects, pod)
+	}
+	started := startEngine(t, corev1.DefaultSchedulerName, objects...)
+	testTranscript(t, "testdata/placement/topology.txt", func() *fixture {
 		f := newFixture(objects...)
 		f.scheduler = started
 		return f
