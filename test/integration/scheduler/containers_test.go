@@ -76,6 +76,7 @@ func TestContainersShareWhatTheyDoNotNeedAtTheSameTime(t *testing.T) {
 		"a sidecar with an init container":   {"side* init* main*", []string{"side", "init"}, 2},
 		"a sidecar that starts after it":     {"init** side* main*", []string{"side", "main"}, 2},
 		"two sidecars":                       {"side1* init* side2* main*", []string{"side1", "side2", "main"}, 1},
+		"a sidecar next to a pair":           {"init1* side* init2** main*", []string{"side", "init2"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
