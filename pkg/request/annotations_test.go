@@ -54,8 +54,9 @@ type allDevices struct{}
 
 func (allDevices) Serves(types.ResourceName) bool { return true }
 
-func TestAMisspelledKeyRefusesThePodsThatRequestDevices(t *testing.T) {
+func TestAMistakeRefusesPodsThatRequestDevicesAndDoNotRun(t *testing.T) {
 	const request = `{"runningcontainer":{"main":{"requests":{"gpu/a/cards":1}}}}`
+	const zero = `{"runningcontainer":{"main":{"requests":{"nvidia.com/gpu":0}}}}`
 	for name, test := range map[string]struct {
 		annotations map[string]string
 		gpus, node  string
@@ -91,6 +92,13 @@ func TestAMisspelledKeyRefusesThePodsThatRequestDevices(t *testing.T) {
 		},
 		"another misspelled key of a pod that runs": {
 			annotations: map[string]string{"KubeDevice/OnDevicefailure": "Evict"}, gpus: "1", node: "n",
+		},
+		"a count of 0 in a pod that runs": {
+			annotations: map[string]string{"KubeDevice/DeviceInfo": zero}, gpus: "1", node: "n",
+		},
+		"a count of 0": {
+			annotations: map[string]string{"KubeDevice/DeviceInfo": zero}, gpus: "1",
+			want: `annotation KubeDevice/DeviceInfo: runningcontainer["main"].requests["nvidia.com/gpu"]`,
 		},
 		"a wrong value": {
 			annotations: map[string]string{"KubeDevice/OnDeviceFailure": "evict"}, gpus: "1", mistakes: 1,

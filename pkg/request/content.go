@@ -90,7 +90,7 @@ func withoutCounts(
 			limits := info.KubeRequests
 			info.Requests = maps.Clone(info.Requests)
 			maps.DeleteFunc(info.Requests, func(requested types.ResourceName, quantity int64) bool {
-				return IsCount(requested) && !isDevice(requested) && quantity <= limits[requested]
+				return IsCount(requested) && !isDevice(requested) && 0 < quantity && quantity <= limits[requested]
 			})
 		}
 		info.KubeRequests = maps.Clone(info.KubeRequests)

@@ -175,7 +175,11 @@ func (r *Reader) read(pod *corev1.Pod, annotation string, waited bool) read {
 	if err != nil {
 		return read{err: err}
 	}
-	if err := CheckRequests(written); err != nil {
+	check, bound := CheckRequests, pod.Spec.NodeName != ""
+	if bound { // a pod that runs is not refused
+		check = CheckCounts
+	}
+	if err := check(written); err != nil {
 		return read{err: err}
 	}
 	info, err := deviceinfo.PodRequest(pod, written)
@@ -183,7 +187,7 @@ func (r *Reader) read(pod *corev1.Pod, annotation string, waited bool) read {
 		return read{err: err}
 	}
 	request := &Request{Pod: info, Containers: Containers(pod), Forged: Allocates(written), Waited: waited}
-	if pod.Spec.NodeName == "" { // a pod that runs is not refused
+	if !bound {
 		err = checkAnnotations(pod.Annotations, true)
 	}
 	return read{Request: request, byCount: request.ByCountOnly() && !request.Forged, err: err}

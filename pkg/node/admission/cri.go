@@ -43,7 +43,7 @@ func (c CRI) RunPodSandbox(ctx context.Context, raw []byte) {
 		return // the runtime says so to the kubelet
 	}
 	r := &request{podRef: newPodRef(sandboxPod(decoded.GetConfig()))}
-	if !r.fromAPI || !claimsDevices(r.podRef) {
+	if info, err := r.annotation(); !r.fromAPI || err != nil || info == nil || !allocates(info) {
 		return // a pod without an allocation waits for nothing
 	}
 	ctx, cancel := context.WithTimeout(ctx, sandboxLimit)
