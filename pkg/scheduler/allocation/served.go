@@ -128,6 +128,14 @@ func (s *Set) isOption(name types.ResourceName) bool {
 	})
 }
 
+// declaresOption reports whether a plugin has said that it has an option of that name.
+func (s *Set) declaresOption(name types.ResourceName) bool {
+	full := resource.WithPrefix(name)
+	return slices.ContainsFunc(s.plugins, func(plugin *handle) bool {
+		return plugin.kinds != nil && plugin.kinds.options[full]
+	})
+}
+
 // countServed reports whether a plugin that serves a plain resource has made a device request of a
 // container.
 func (s *Set) countServed(plain types.ResourceName, info types.ContainerInfo) bool {
@@ -147,7 +155,9 @@ func (s *Set) countServed(plain types.ResourceName, info types.ContainerInfo) bo
 // mayRequestDevices reports whether a plugin may make a device request of the content. Options, and
 // devices that are excluded, request none.
 func (s *Set) mayRequestDevices(content *request.Content) bool {
-	mayCount := func(name types.ResourceName) bool { return s.isCount(name) || s.Reads(name) && !s.isOption(name) }
+	mayCount := func(name types.ResourceName) bool {
+		return s.isCount(name) || s.Reads(name) && !s.declaresOption(name)
+	}
 	if len(content.Counted) > 0 || len(request.ForDevices(content.Pod.Requests, mayCount)) > 0 {
 		return true
 	}
