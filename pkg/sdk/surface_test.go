@@ -97,6 +97,7 @@ func _(
 // never had.
 func _(concurrent device.ConcurrentSafe, allocator device.Allocator, isolator device.Isolator,
 	firewalled device.Firewalled, reporter device.HealthReporter, reshaper device.Reshaper,
+	attributed device.Attributed,
 	knownConcurrent interface{ ConcurrentSafe() bool },
 	knownAllocator interface {
 		AllocateContainer(*types.PodInfo, *types.ContainerInfo) (*device.Allocation, error)
@@ -109,6 +110,10 @@ func _(concurrent device.ConcurrentSafe, allocator device.Allocator, isolator de
 	knownReshaper interface {
 		SetHeld(devices []string, complete bool)
 	},
+	knownAttributed interface {
+		DeviceAttributes() (map[string]device.Attributes, error)
+	},
+	attributes map[string]device.Attribute,
 ) {
 	concurrent, knownConcurrent = knownConcurrent, concurrent
 	allocator, knownAllocator = knownAllocator, allocator
@@ -116,6 +121,14 @@ func _(concurrent device.ConcurrentSafe, allocator device.Allocator, isolator de
 	firewalled, knownFirewalled = knownFirewalled, firewalled
 	reporter, knownReporter = knownReporter, reporter
 	reshaper, knownReshaper = knownReshaper, reshaper
+	attributed, knownAttributed = knownAttributed, attributed
+	var (
+		_ device.Attributes             = attributes
+		_ func(string) device.Attribute = device.String
+		_ func(int64) device.Attribute  = device.Int
+		_ func(bool) device.Attribute   = device.Bool
+		_ func(string) device.Attribute = device.Version
+	)
 }
 
 // Interfaces are the same when each can be assigned to the other.

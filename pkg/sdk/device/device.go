@@ -25,7 +25,8 @@
 //     container that it was made for; it cannot be stopped.
 //
 // Abilities beyond [Device] are optional interfaces that the host finds by type assertion:
-// [ConcurrentSafe], [Allocator], [Isolator], [Firewalled], [HealthReporter], [Reshaper].
+// [ConcurrentSafe], [Allocator], [Isolator], [Firewalled], [HealthReporter], [Reshaper],
+// [Attributed].
 package device
 
 import "github.com/kubedevice/kubedevice/pkg/sdk/types"
