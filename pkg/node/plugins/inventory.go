@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -27,6 +28,8 @@ type Inventory struct {
 	// Conflicts describe the resources that more than one source claims. The first source keeps
 	// them.
 	Conflicts []string
+	// Attributes are those of devices in Node, by device as in device.Health.
+	Attributes map[string]device.Attributes
 
 	refused    []error // sources whose devices do not count
 	loaded     bool    // all transports have loaded their plugins
@@ -50,6 +53,7 @@ func merge(nodeName string, transports []Transport) *Inventory {
 	i := &Inventory{
 		Node: types.NewNodeInfoWithName(nodeName), Complete: true, loaded: true, synced: true,
 		transports: transports, owners: map[types.ResourceName]*member{}, health: map[string]Health{},
+		Attributes: map[string]device.Attributes{},
 	}
 	for _, t := range transports {
 		sources, loaded, _ := t.Sources()
@@ -67,6 +71,7 @@ func merge(nodeName string, transports []Transport) *Inventory {
 	for _, m := range i.members {
 		if m.state.Info != nil {
 			i.diagnose(m)
+			i.describe(m)
 		}
 	}
 	i.synced = i.synced && i.loaded

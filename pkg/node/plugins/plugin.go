@@ -35,7 +35,8 @@ type plugin struct {
 	last   *types.NodeInfo // the last report, accepted or not; for the goroutine of run
 	lastOf error           // why it was not accepted
 
-	healthErr error // of the last DeviceHealth; for the goroutine of run
+	healthErr error       // of the last DeviceHealth; for the goroutine of run
+	described description // of the last DeviceAttributes; for the goroutine of run
 
 	mu    sync.Mutex
 	state State
@@ -159,15 +160,17 @@ func (p *plugin) run(ctx context.Context, nodeName string, holdings Holdings, ch
 		var health map[string]device.Health
 		if err == nil {
 			health = p.queryHealth(ctx)
+			p.queryAttributes(ctx, info)
 			info = withhold(info, health)
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		if p.record(info, health, err) {
-			if err != nil {
-				logger.Error(err, "Device plugin does not report its devices; its last report stays")
-			}
+		reported := p.record(info, health, err)
+		if reported && err != nil {
+			logger.Error(err, "Device plugin does not report its devices; its last report stays")
+		}
+		if p.recordDescription() || reported {
 			changed()
 		}
 		if !sleep(ctx, p.timing.Interval) {

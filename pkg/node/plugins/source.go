@@ -45,6 +45,9 @@ type State struct {
 	// Health is what it says of the health of devices in Info, by device; see device.Health. It is
 	// never changed. Unhealthy devices that are not in it have no reason.
 	Health map[string]device.Health
+	// Attributes are those of devices in Info, by device as in device.Health, within their limits.
+	// They are never changed.
+	Attributes map[string]device.Attributes
 	// Reported says that the source has reported since the start, or failed to.
 	Reported bool
 	// Serving says that the devices can be allocated. It matters for sources that come late.
