@@ -63,6 +63,11 @@ var keys = []Key{
 		Policy: "kubedevice-node-inventories", Attacks: []string{"health-forged"},
 	},
 	{
+		Name: AttributesAnnotation, Objects: []string{"nodes"},
+		Weakens: "that people and tools see a device's true model, driver and place; the scheduler does not read it",
+		Policy:  "kubedevice-node-inventories", Attacks: []string{"attributes-forged"},
+	},
+	{
 		Name: ReplacementsAnnotation, Objects: []string{"nodes"}, Weakens: "that only a node requests other devices",
 		Policy: "kubedevice-node-inventories", Attacks: []string{"replacements-forged"},
 	},

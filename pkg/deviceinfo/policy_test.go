@@ -285,6 +285,11 @@ func TestOnlyANodeWritesItsInventory(t *testing.T) {
 		metav1.SetMetaDataAnnotation(&n.ObjectMeta, UnhealthyAnnotation, "[]")
 		return n
 	}
+	described := func(value string) *corev1.Node {
+		n := node(value)
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, AttributesAnnotation, "{}")
+		return n
+	}
 	withRequest := func(value string) *corev1.Node {
 		n := node(value)
 		metav1.SetMetaDataAnnotation(&n.ObjectMeta, ReplacementsAnnotation, "{}")
@@ -323,6 +328,14 @@ func TestOnlyANodeWritesItsInventory(t *testing.T) {
 		"an operator says that a device is unhealthy": {
 			request{user: "ada", resource: "nodes/status", object: unhealthy("{}"), old: node("{}")},
 			"leave it to kubecri",
+		},
+		"an operator describes a device": {
+			request{user: "ada", resource: "nodes/status", object: described("{}"), old: node("{}")},
+			"leave it to kubecri",
+		},
+		"the node describes a device": {
+			request{user: "system:node:n1", groups: nodes, resource: "nodes/status", object: described("{}"),
+				old: node("{}")}, "",
 		},
 		"an operator requests other devices": {
 			request{user: "ada", resource: "nodes/status", object: withRequest("{}"), old: node("{}")},

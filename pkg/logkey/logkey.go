@@ -27,6 +27,7 @@ const (
 	Resources         = "resources"
 	ExtendedResources = "extendedResources" // with how many of each
 	Devices           = "devices"           // how many
+	LeftOut           = "leftOut"           // the paths of devices whose attributes are not published
 	Healthy           = "healthy"           // how many of them
 	Allocation        = "allocation"
 	Generation        = "generation" // of an allocation

@@ -80,6 +80,8 @@ func inventories() []*Attempt {
 		labelled("health-forged", "says in a node's name that a device of it has failed",
 			annotateWith(deviceinfo.UnhealthyAnnotation,
 				`[{"device":"gpu/gpu-199","reason":"Xid79","since":"2020-01-01T00:00:00Z"}]`)),
+		labelled("attributes-forged", "says in a node's name that a device of it is of another model",
+			annotateWith(deviceinfo.AttributesAnnotation, `{"gpu/gpu-199":{"productName":"other"}}`)),
 		{
 			ID: "inventory-other-kubelet", Who: Kubelet, What: "writes another node's inventory", Defence: Rights,
 			Want: everywhere(RefusedByAPIServer, "not allowed to modify node"), Off: ownNode,
@@ -151,7 +153,7 @@ func (s *Stage) changeNode(ctx context.Context, client *kube.Client, node string
 		same := func(key string) bool { return now.Annotations[key] == before.Annotations[key] }
 		return err == nil && newer > 0 && same(deviceinfo.Annotation) && same(deviceinfo.HoldersAnnotation) &&
 			same(deviceinfo.ReplacementsAnnotation) && same(deviceinfo.UnhealthyAnnotation) &&
-			same(deviceinfo.RequiredPluginAnnotation)
+			same(deviceinfo.AttributesAnnotation) && same(deviceinfo.RequiredPluginAnnotation)
 	})
 	if wait.Interrupted(err) || errors.Is(err, context.DeadlineExceeded) {
 		return Got{Succeeds, fmt.Sprintf("the inventory of %s stays changed", node)}, nil

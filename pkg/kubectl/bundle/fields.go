@@ -49,7 +49,8 @@ func node(of *corev1.Node) *corev1.Node {
 	kept := &corev1.Node{
 		TypeMeta: kind(corev1.SchemeGroupVersion, "Node"),
 		ObjectMeta: meta(&of.ObjectMeta, deviceinfo.Annotation, deviceinfo.HoldersAnnotation,
-			deviceinfo.RequiredPluginAnnotation, deviceinfo.UnhealthyAnnotation, deviceinfo.DeviceTaintsAnnotation),
+			deviceinfo.RequiredPluginAnnotation, deviceinfo.UnhealthyAnnotation, deviceinfo.AttributesAnnotation,
+			deviceinfo.DeviceTaintsAnnotation),
 	}
 	kept.Spec.Unschedulable = of.Spec.Unschedulable
 	for _, taint := range of.Spec.Taints {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +30,8 @@ type follower struct {
 
 	node  *corev1.Node // the newest known state, nil while there is no node
 	steps *steps       // of that node, nil before the first comparison
+
+	undescribed []string // devices whose attributes are left out of what is published
 }
 
 // run compares the node with the inventory until ctx is done: whenever one of them or the pods'
@@ -222,6 +225,8 @@ func (f *follower) compare(
 	unreported := holders.addTo(annotations, f.node)
 	replacements.addTo(annotations, f.node)
 	unhealthy.addTo(annotations, f.node)
+	attributes := attributesReport{inventory.Attributes}
+	f.noteUndescribed(ctx, attributes.addTo(annotations, f.node, shown.info))
 	if err := f.patch(ctx, annotations, shown.counts); err != nil {
 		return time.Time{}, err
 	}
@@ -230,6 +235,16 @@ func (f *follower) compare(
 		return due, &refusal{unreported}
 	}
 	return due, nil
+}
+
+// noteUndescribed logs which devices' attributes do not fit, when these are others than before.
+func (f *follower) noteUndescribed(ctx context.Context, left []string) {
+	if !slices.Equal(f.undescribed, left) && len(left) > 0 {
+		klog.FromContext(ctx).Info("The attributes of some devices do not fit into the node's annotations; "+
+			"everything else of the devices is published. Let the device plugins report fewer or shorter attributes",
+			logkey.Node, f.nodeName, logkey.LeftOut, left)
+	}
+	f.undescribed = left
 }
 
 // patch publishes the annotations and the counts, unless the node has them or the kubelet counts.

@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -136,6 +138,26 @@ func (r *replacementsReport) addTo(annotations map[string]string, node *corev1.N
 		deviceinfo.MaxBytes-sizeWith(node, annotations))
 }
 
+// attributesReport is what the annotation KubeDevice/Attributes has to say.
+type attributesReport struct{ devices map[string]device.Attributes }
+
+// addTo adds as much of the report about devices in info as the other annotations leave room for,
+// and returns the paths of the devices that are left out. It is the last to be added.
+func (r *attributesReport) addTo(
+	annotations map[string]string, node *corev1.Node, info *types.NodeInfo,
+) (left []string) {
+	devices := map[string]device.Attributes{}
+	for name := range info.Capacity {
+		if of := path.Dir(string(name)); len(r.devices[of]) > 0 {
+			devices[deviceinfo.DevicePath(of)] = r.devices[of]
+		}
+	}
+	annotations[deviceinfo.AttributesAnnotation] = ""
+	annotations[deviceinfo.AttributesAnnotation], left = deviceinfo.EncodeAttributes(devices,
+		deviceinfo.MaxBytes-sizeWith(node, annotations))
+	return left
+}
+
 // checkSize returns an error for an annotation that the API server would refuse.
 func checkSize(node *corev1.Node, value string) error {
 	if total := sizeWith(node, map[string]string{deviceinfo.Annotation: value}); total > deviceinfo.MaxBytes {
@@ -149,10 +171,11 @@ func checkSize(node *corev1.Node, value string) error {
 }
 
 // sizeWith returns the size of all of the node's annotations, as the API server counts it, when
-// these are published.
+// these are published. Attributes count only if they are among these: they get what the others
+// leave, in the same patch.
 func sizeWith(node *corev1.Node, published map[string]string) (total int) {
 	for key, value := range node.Annotations {
-		if _, replaced := published[key]; !replaced {
+		if _, replaced := published[key]; !replaced && key != deviceinfo.AttributesAnnotation {
 			total += len(key) + len(value)
 		}
 	}

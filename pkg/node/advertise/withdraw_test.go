@@ -20,6 +20,7 @@ func TestWithdrawTakesAwayWhatWasPublishedAndNothingElse(t *testing.T) {
 	published := nodeWith(annotationOf(t, gpus(2)), map[string]string{"example.com/gpu": "2", "example.com/other": "1"})
 	published.Annotations[deviceinfo.HoldersAnnotation] = "[]"
 	published.Annotations[deviceinfo.UnhealthyAnnotation] = "[]"
+	published.Annotations[deviceinfo.AttributesAnnotation] = "{}"
 	published.Annotations[deviceinfo.RequiredPluginAnnotation] = deviceinfo.NRIPlugin
 	client := fake.NewClientset(published)
 	resources, found, err := Withdraw(t.Context(), client, "node-1")
