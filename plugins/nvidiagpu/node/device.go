@@ -30,12 +30,15 @@ type Paths struct {
 	Config string
 	// Minors lists the device nodes that give access to instances.
 	Minors string
+	// PCI has a link for each PCI device.
+	PCI string
 }
 
 // DefaultPaths are the paths of a node that says nothing else.
 func DefaultPaths() Paths {
 	return Paths{
 		NVML: nvml.DefaultLibrary, Faults: DefaultFaultsFile, Config: config.DefaultFile, Minors: defaultMinorsFile,
+		PCI: defaultPCIDir,
 	}
 }
 
@@ -48,6 +51,7 @@ type Device struct {
 	config      config.Config
 	known       []known // every GPU that ever answered, in the order in which they were found
 	close, wide *groups
+	nvlink      *groups
 	problems    string // what was last said about GPUs that do not answer
 	health      *health
 	holding     holding
@@ -59,6 +63,10 @@ type known struct {
 	gpu.GPU
 	minor     int
 	instances []nvml.Instance
+
+	described  bool // that attributes are all that can be known
+	attributes device.Attributes
+	linked     bool // by NVLink, to another GPU
 }
 
 var (
@@ -67,12 +75,14 @@ var (
 	_ device.Isolator       = (*Device)(nil)
 	_ device.HealthReporter = (*Device)(nil)
 	_ device.Reshaper       = (*Device)(nil)
+	_ device.Attributed     = (*Device)(nil)
 )
 
 // New returns the GPUs of a node.
 func New(paths Paths) *Device {
 	return &Device{
-		paths: paths, close: newGroups(), wide: newGroups(), health: newHealth(paths.Faults), holding: newHolding(),
+		paths: paths, close: newGroups(), wide: newGroups(), nvlink: newGroups(), health: newHealth(paths.Faults),
+		holding: newHolding(),
 	}
 }
 
@@ -137,6 +147,7 @@ func (d *Device) UpdateNodeInfo(nodeInfo *types.NodeInfo) error {
 	if err := d.learn(present); err != nil {
 		return fmt.Errorf("look how NVIDIA GPUs are joined: %w", err)
 	}
+	d.describeAll(present)
 	var missing []string
 	for _, known := range d.known {
 		if !slices.ContainsFunc(present, func(f found) bool { return f.uuid == known.ID }) {
@@ -222,10 +233,10 @@ func (d *Device) learn(present []found) error {
 
 // add adds the GPUs that were not known, and their groups.
 func (d *Device) add(present []found) error {
-	matrix := make([][]joined, len(present))
+	matrix := make([][]connection, len(present))
 	uuids := make([]string, len(present))
 	for i := range present {
-		uuids[i], matrix[i] = present[i].uuid, make([]joined, len(present))
+		uuids[i], matrix[i] = present[i].uuid, make([]connection, len(present))
 		for j := range i {
 			how, err := join(present[i].device, present[j].device)
 			if err != nil {
@@ -234,11 +245,15 @@ func (d *Device) add(present []found) error {
 			matrix[i][j], matrix[j][i] = how, how
 		}
 	}
-	d.close.add(uuids, func(i, j int) bool { return matrix[i][j] == closely })
-	d.wide.add(uuids, func(i, j int) bool { return matrix[i][j] != apart })
-	for _, f := range present {
-		if d.find(f.uuid) == nil {
-			d.known = append(d.known, known{GPU: gpu.GPU{
+	d.close.add(uuids, func(i, j int) bool { return matrix[i][j].joined == closely })
+	d.wide.add(uuids, func(i, j int) bool { return matrix[i][j].joined != apart })
+	d.nvlink.add(uuids, func(i, j int) bool { return matrix[i][j].nvlink })
+	for i, f := range present {
+		linked := slices.ContainsFunc(matrix[i], func(c connection) bool { return c.nvlink })
+		if k := d.find(f.uuid); k != nil {
+			k.linked = k.linked || linked
+		} else {
+			d.known = append(d.known, known{linked: linked, GPU: gpu.GPU{
 				ID: f.uuid, Memory: f.memory, Groups: []int{d.close.number[f.uuid], d.wide.number[f.uuid]},
 			}})
 		}

@@ -77,15 +77,27 @@ const (
 	closely        // by NVLink, on one board, or under PCIe switches
 )
 
+// connection is how two GPUs are joined, and whether NVLink joins them.
+type connection struct {
+	joined joined
+	nvlink bool
+}
+
 // join asks how two GPUs are joined. What the driver cannot say counts as apart.
-func join(a, b nvml.Device) (joined, error) {
+func join(a, b nvml.Device) (connection, error) {
 	linked, err := nvml.NVLinked(a, b)
 	if err != nil {
-		return apart, err
+		return connection{}, err
 	}
 	if linked {
-		return closely, nil
+		return connection{closely, true}, nil
 	}
+	how, err := joinPCIe(a, b)
+	return connection{joined: how}, err
+}
+
+// joinPCIe asks how two GPUs are joined without NVLink.
+func joinPCIe(a, b nvml.Device) (joined, error) {
 	ancestor, err := nvml.CommonAncestor(a, b)
 	var nvmlErr *nvml.Error
 	switch {

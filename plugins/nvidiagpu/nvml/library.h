@@ -26,6 +26,13 @@ struct nvml_memory_v2 {
 	unsigned long long total, reserved, free, used;
 };
 
+// The third version of the function, whose address has eight digits of the domain.
+struct nvml_pci {
+	char legacy[16];
+	unsigned int domain, bus, device, id, subsystem;
+	char address[32];
+};
+
 struct nvml_event {
 	nvml_device device;
 	unsigned long long type, data;
@@ -91,6 +98,13 @@ struct library {
 	nvml_return (*pages_pending)(nvml_device, int *);
 	nvml_return (*fields)(nvml_device, int, struct nvml_field *);
 	nvml_return (*minor)(nvml_device, unsigned int *);
+	nvml_return (*driver_version)(char *, unsigned int);
+	nvml_return (*cuda_version)(int *);
+	nvml_return (*name)(nvml_device, char *, unsigned int);
+	nvml_return (*brand)(nvml_device, int *);
+	nvml_return (*architecture)(nvml_device, unsigned int *);
+	nvml_return (*compute_capability)(nvml_device, int *, int *);
+	nvml_return (*pci)(nvml_device, struct nvml_pci *);
 	nvml_return (*mig_mode)(nvml_device, unsigned int *, unsigned int *);
 	nvml_return (*mig_max)(nvml_device, unsigned int *);
 	nvml_return (*mig_by_index)(nvml_device, unsigned int, nvml_device *);
@@ -137,6 +151,15 @@ nvml_return library_pages_pending(struct library *lib, nvml_device device, int *
 nvml_return library_field(struct library *lib, nvml_device device, unsigned int field, unsigned int *number);
 
 nvml_return library_minor(struct library *lib, nvml_device device, unsigned int *minor);
+
+// What describes a GPU and its driver. What an older driver has no function for is NVML_NO_SUCH_FUNCTION.
+nvml_return library_driver_version(struct library *lib, char *version, unsigned int length);
+nvml_return library_cuda_version(struct library *lib, int *version);
+nvml_return library_name(struct library *lib, nvml_device device, char *name, unsigned int length);
+nvml_return library_brand(struct library *lib, nvml_device device, int *brand);
+nvml_return library_architecture(struct library *lib, nvml_device device, unsigned int *architecture);
+nvml_return library_compute_capability(struct library *lib, nvml_device device, int *major, int *minor);
+nvml_return library_pci(struct library *lib, nvml_device device, struct nvml_pci *pci);
 
 // Partitioned GPUs. What an older driver has no function for is NVML_NO_SUCH_FUNCTION.
 nvml_return library_mig_mode(struct library *lib, nvml_device device, unsigned int *current);

@@ -102,6 +102,11 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci) {
 	return NVML_SUCCESS;
 }
 
+nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length) {
+	snprintf(version, length, "580.159.04");
+	return NVML_SUCCESS;
+}
+
 nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link, nvmlEnableState_t *active) {
 	return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -181,6 +186,21 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) 
 }
 
 #ifndef OLD_DRIVER
+nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version) {
+	*version = 13000;
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t device, nvmlBrandType_t *brand) {
+	*brand = NVML_BRAND_NVIDIA;
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, nvmlDeviceArchitecture_t *architecture) {
+	*architecture = NVML_DEVICE_ARCH_HOPPER;
+	return NVML_SUCCESS;
+}
+
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory) {
 	if (memory->version != nvmlMemory_v2)
 		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
