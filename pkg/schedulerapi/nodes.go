@@ -51,6 +51,10 @@ type Device struct {
 	// Attributes are bit masks by name, such as enumType. Requests are matched with them, and use
 	// nothing of them.
 	Attributes map[string]int64 `json:"attributes,omitempty"`
+	// DeviceAttributes are what its plugin says of it, by name, as in the node's annotation
+	// KubeDevice/Attributes: strings, whole numbers, booleans, and versions as
+	// {"version":"9.0.0"}. What is not known is absent. Requests are not matched with them.
+	DeviceAttributes map[string]any `json:"deviceAttributes,omitempty"`
 	// Resources are what it has, by name.
 	Resources []Resource `json:"resources,omitempty"`
 }

@@ -135,6 +135,8 @@ func (d *describer) schema(of reflect.Type) object {
 		return object{"type": "object", "title": "the API server's " + of.Name()}
 	case kind == reflect.Pointer:
 		return d.schema(of.Elem())
+	case kind == reflect.Interface:
+		return object{} // any value
 	case kind == reflect.String:
 		return object{"type": "string"}
 	case kind == reflect.Bool:

@@ -262,6 +262,9 @@ func zoo(t testing.TB) []runtime.Object {
 	large := newNode(t, "large", without(gpus(8), "gpu-5"))
 	large.Labels["nvidia.com/gpu.product"] = "H100-SXM5-80GB"
 	large.Labels["pool"] = "training"
+	large.Annotations[deviceinfo.AttributesAnnotation] = `{"gpugrp1/1/gpugrp0/3/gpu/gpu-6":{` +
+		`"productName":"NVIDIA H100 80GB HBM3","cudaComputeCapability":{"version":"9.0.0"},"uuid":"gpu-6",` +
+		`"resource.kubernetes.io/numaNode":1}}`
 	large.Annotations[deviceinfo.UnhealthyAnnotation] = `[{"device":"gpugrp1/1/gpugrp0/2/gpu/gpu-5","reason":"Xid79",` +
 		`"message":"critical error (XID) 79; reset the GPU or reboot the machine","since":"2026-01-02T03:04:05Z"},` +
 		`{"device":"gpugrp1/0/gpugrp0/0/gpu/gpu-0","reason":"Lost","since":"2026-01-02T03:04:05Z"}]`

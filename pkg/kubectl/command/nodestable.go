@@ -6,6 +6,8 @@ package command
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
@@ -29,7 +31,7 @@ func newNodesTable(env *environment, output *output) *nodesTable {
 	}
 	header = append(header, "MEMORY", "USE", "HEALTH")
 	if t.wide {
-		header = append(header, "TAINTS", "RESOURCES")
+		header = append(header, "TAINTS", "RESOURCES", "ATTRIBUTES")
 	}
 	t.Writer = output.writer(env, append(header, "HOLDERS")...)
 	return t
@@ -82,7 +84,7 @@ func (t *nodesTable) linesOf(node *devices.Node) []columns.Row {
 		row[6] = columns.Cell{Text: "Unreadable", Style: columns.Red}
 	}
 	if t.wide {
-		row = append(row, none, none)
+		row = append(row, none, none, none)
 	}
 	return []columns.Row{row}
 }
@@ -124,9 +126,21 @@ func (t *nodesTable) cellsOf(d *devices.Device) []columns.Cell {
 		for _, taint := range d.Taints {
 			taints = append(taints, taint.String())
 		}
-		cells = append(cells, columns.Text(strings.Join(taints, ",")), columns.Text(usedOf(d.Resources)))
+		cells = append(cells, columns.Text(strings.Join(taints, ",")), columns.Text(usedOf(d.Resources)),
+			columns.Text(attributesOf(d)))
 	}
 	return cells
+}
+
+// attributesOf returns the attributes of a device by name, without what the table has elsewhere.
+func attributesOf(d *devices.Device) string {
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(d.Attributes)) {
+		if text := d.Attributes[name].String(); text != d.Model && text != d.ID {
+			texts = append(texts, name+"="+text)
+		}
+	}
+	return strings.Join(texts, ",")
 }
 
 // deviceName is how tables call a device.

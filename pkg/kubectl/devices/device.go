@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -53,9 +54,13 @@ type Device struct {
 	Kind string `json:"kind"`
 	// ID is the name that its plugin gives it.
 	ID string `json:"id"`
-	// Model is what the node's label <extended resource>.product says of devices of this kind.
-	Model  string `json:"model,omitempty"`
-	Health Health `json:"health"`
+	// Model is its attribute productName, or else what the node's label <extended resource>.product
+	// says of devices of this kind.
+	Model string `json:"model,omitempty"`
+	// Attributes are what its plugin says of it, by name: strings, whole numbers, booleans, and
+	// versions as {"version":"9.0.0"}. What is not known is absent.
+	Attributes device.Attributes `json:"attributes,omitempty"`
+	Health     Health            `json:"health"`
 	// Reason is why it is unhealthy, a CamelCase word; Message says the rest; UnhealthySince is
 	// since when. They are empty for other devices, and where the node does not say.
 	Reason         string       `json:"reason,omitempty"`
@@ -164,8 +169,8 @@ func newDevice(path resource.Path) *Device {
 
 // identity returns kind and ID of the device that has a resource.
 func identity(path resource.Path) (kind, id string) {
-	if device, ok := kubeletdevice.Parse(path.Name()); ok {
-		return string(device.Resource), device.ID
+	if hosted, ok := kubeletdevice.Parse(path.Name()); ok {
+		return string(hosted.Resource), hosted.ID
 	}
 	return cmp.Or(path.DeviceLevel(), "node"), path.DeviceID()
 }

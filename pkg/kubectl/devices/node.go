@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -67,6 +68,7 @@ func NewNode(node *corev1.Node, pods []*corev1.Pod) *Node {
 	}
 	b.addHolders(pods)
 	b.addReasons()
+	b.addAttributes()
 	b.addTaints()
 	b.complete()
 	return b.Node
@@ -270,6 +272,25 @@ func (b *nodeBuilder) addReasons() {
 	for _, u := range list {
 		if d := b.devices[u.Device]; d != nil && d.Health != Healthy {
 			d.Reason, d.Message, d.UnhealthySince = u.Reason, u.Message, &metav1.Time{Time: u.Since}
+		}
+	}
+}
+
+// addAttributes reads what describes devices. The product name is more exact than a label of the
+// node, which is one for all devices of a kind.
+func (b *nodeBuilder) addAttributes() {
+	attributes, err := deviceinfo.DecodeAttributes(b.node.Annotations[deviceinfo.AttributesAnnotation])
+	if err != nil {
+		b.problem("the attributes of devices are not known: %v; kubecri on the node writes them: see its log", err)
+	}
+	for path, of := range attributes {
+		d := b.devices[path]
+		if d == nil {
+			continue // it has left the inventory, or is about to come
+		}
+		d.Attributes = of
+		if name := of["productName"]; name.Kind() == device.StringAttribute {
+			d.Model = name.String()
 		}
 	}
 }

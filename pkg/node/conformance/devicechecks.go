@@ -42,7 +42,8 @@ func deviceChecks() []check[*devicePlugin] {
 				return checkAbilities(d.plugin, reflect.TypeFor[device.ConcurrentSafe](),
 					reflect.TypeFor[device.Allocator](),
 					reflect.TypeFor[device.Isolator](), reflect.TypeFor[device.Firewalled](),
-					reflect.TypeFor[device.HealthReporter](), reflect.TypeFor[device.Reshaper]())
+					reflect.TypeFor[device.HealthReporter](), reflect.TypeFor[device.Reshaper](),
+					reflect.TypeFor[device.Attributed]())
 			},
 		},
 		{

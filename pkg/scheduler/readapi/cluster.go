@@ -57,6 +57,7 @@ func (c *Cluster) Nodes(ctx context.Context, name, start string, yield func(sche
 		}
 		shown.Devices = devices(view, c.namespaces(view, pods))
 		addTaints(shown.Devices, node)
+		addAttributes(shown.Devices, node)
 		return yield(shown)
 	})
 }
@@ -349,6 +350,20 @@ func addTaints(shown []schedulerapi.Device, node *v1.Node) {
 			shown[i].Taints = append(shown[i].Taints, schedulerapi.Taint{
 				Key: t.Key, Value: t.Value, Effect: string(t.Effect), TimeAdded: t.TimeAdded,
 			})
+		}
+	}
+}
+
+// addAttributes adds what describes a node's devices. Nothing but this API reads it: placement does
+// not depend on it, so attributes that cannot be read are no problem of the node.
+func addAttributes(shown []schedulerapi.Device, node *v1.Node) {
+	attributes, _ := deviceinfo.DecodeAttributes(node.Annotations[deviceinfo.AttributesAnnotation])
+	for i := range shown {
+		for name, value := range attributes[shown[i].Path] {
+			if shown[i].DeviceAttributes == nil {
+				shown[i].DeviceAttributes = map[string]any{}
+			}
+			shown[i].DeviceAttributes[name] = value
 		}
 	}
 }

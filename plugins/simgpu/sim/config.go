@@ -32,6 +32,8 @@ type Config struct {
 	IDPrefix string `json:"idPrefix"`
 	// Memory of each GPU, as a Kubernetes quantity. Default: 16Gi
 	Memory resource.Quantity `json:"memory"`
+	// Model is the attribute productName of each GPU. Default: none
+	Model string `json:"model"`
 	// Topology gives the sizes of the groups that GPUs stand in, from the inside out: [2, 4] makes
 	// pairs, two to a socket. With one number there are close groups only; with none, GPUs whose
 	// topology is not known.

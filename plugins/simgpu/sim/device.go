@@ -37,6 +37,7 @@ var (
 	_ device.Device         = (*Device)(nil)
 	_ device.ConcurrentSafe = (*Device)(nil)
 	_ device.HealthReporter = (*Device)(nil)
+	_ device.Attributed     = (*Device)(nil)
 )
 
 // reasonSimulated is why a GPU is unhealthy.
@@ -85,6 +86,20 @@ func (d *Device) DeviceHealth() ([]device.Health, error) {
 		}
 	}
 	return list, nil
+}
+
+// DeviceAttributes returns the model that the file says.
+func (d *Device) DeviceAttributes() (map[string]device.Attributes, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.config.Model == "" {
+		return nil, nil
+	}
+	all := map[string]device.Attributes{}
+	for _, g := range d.config.gpus() {
+		all[g.Name()] = device.Attributes{"productName": device.String(d.config.Model)}
+	}
+	return all, nil
 }
 
 func (d *Device) load() (Config, error) {

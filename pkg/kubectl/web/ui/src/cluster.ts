@@ -27,11 +27,16 @@ export interface Taint {
   timeAdded?: string
 }
 
+/** The value of an attribute, as the node's annotation KubeDevice/Attributes has it. */
+export type Attribute = string | number | boolean | { version: string }
+
 export interface Device {
   path: string
   kind: string
   id: string
   model?: string
+  /** What its plugin says of it, by name. */
+  attributes?: Record<string, Attribute>
   health: "Healthy" | "Unhealthy" | "Gone"
   /** Why it is unhealthy, in one word, and the rest of it. */
   reason?: string

@@ -3,11 +3,11 @@
 
 import { useEffect, useState } from "preact/hooks"
 import type { Props } from "./app"
-import { type Device, type Node, type Taint, cordons, isMask, lookOf, markOf, takenOf, wholeOf } from "./cluster"
+import { type Attribute, type Device, type Node, type Taint, cordons, isMask, lookOf, markOf, takenOf, wholeOf } from "./cluster"
 import { get } from "./connection"
 import { Panel } from "./panel"
 import {
-  age, closedBy, freeOf, groupOf, human, marksOf, quantities, reasonOf, requestsOf, stateNames, taintText, useOf, wrongWith,
+  age, attributeText, closedBy, freeOf, groupOf, human, marksOf, quantities, reasonOf, requestsOf, stateNames, taintText, useOf, wrongWith,
 } from "./text"
 import { nothing } from "./view"
 import { Suppose, WhyItWaits } from "./whatif"
@@ -96,6 +96,7 @@ function OfDevice({ node, device, cluster, view, show, close }: Selected & { nod
         </tbody>
       </table>
       {device.resources.some((r) => r.usedOutside) && <p class="quiet">Some of it is used outside of Kubernetes.</p>}
+      {device.attributes && <Attributes attributes={device.attributes} />}
       {device.taints && <Taints taints={device.taints} />}
       <h3>Pods</h3>
       {pods.size === 0 && <p class="quiet">No pod has it.</p>}
@@ -127,6 +128,25 @@ function OfDevice({ node, device, cluster, view, show, close }: Selected & { nod
       />
       <Events queries={queries} version={JSON.stringify(device)} of="its node and pods" />
     </Panel>
+  )
+}
+
+/** What describes a device, by name. */
+function Attributes({ attributes }: { attributes: Record<string, Attribute> }) {
+  return (
+    <>
+      <h3>Attributes</h3>
+      <table>
+        <tbody>
+          {Object.entries(attributes).map(([name, value]) => (
+            <tr key={name}>
+              <th scope="row">{name.split("/").pop()}</th>
+              <td title={name}>{attributeText(value)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </>
   )
 }
 

@@ -4,7 +4,8 @@
 // The words of the page: those of the command line.
 
 import {
-  type Device, type News, type Node, type Pod, type State, type Taint, type Unread, cordons, isMask, lookOf, markOf, marks, usedPart,
+  type Attribute, type Device, type News, type Node, type Pod, type State, type Taint, type Unread, cordons, isMask, lookOf,
+  markOf, marks, usedPart,
 } from "./cluster"
 
 export const stateNames: Record<State, string> = {
@@ -152,4 +153,9 @@ export function spoken(news: News): string {
     ...say(news.waiting, "pods", "waits", "wait"),
     ...say(news.placed, "pods", "has its devices", "have their devices"),
   ].join(". ")
+}
+
+/** The value of an attribute as text. */
+export function attributeText(value: Attribute): string {
+  return typeof value === "object" ? value.version : String(value)
 }

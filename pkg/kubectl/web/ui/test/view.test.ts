@@ -4,7 +4,7 @@
 import assert from "node:assert/strict"
 import test from "node:test"
 import { Cluster, type Device, stateOf, takenOf, wholeOf } from "../src/cluster"
-import { age, closedBy, freeOf, human, labelOf, marksOf, reasonOf, requestsOf, useOf, wrongWith } from "../src/text"
+import { age, attributeText, closedBy, freeOf, human, labelOf, marksOf, reasonOf, requestsOf, useOf, wrongWith } from "../src/text"
 import { type View, count, readView, shown, shownPods, writeView } from "../src/view"
 import { cordon, device, holder, node, pod, taint } from "./fixture"
 
@@ -166,4 +166,9 @@ test("free is what each pod may have", () => {
   ] as const) {
     assert.deepEqual([freeOf({ ...unhealthy, ...closed }), closedBy({ ...unhealthy, ...closed })], ["0 of 3 free", why])
   }
+})
+
+test("attributes are shown as their plugin writes them", () => {
+  const texts = ["NVIDIA H100", 0, false, { version: "9.0.0" }].map(attributeText)
+  assert.deepEqual(texts, ["NVIDIA H100", "0", "false", "9.0.0"])
 })
