@@ -36,7 +36,8 @@ func TestADeviceHasItsAttributesAndItsOwnModel(t *testing.T) {
 		t.Errorf("the models are %q and %q", a, b)
 	}
 	text, err := json.Marshal(got.Devices[0].Attributes)
-	if want := `{"numaNode":1,"productName":"NVIDIA H100","v":{"version":"9.0.0"}}`; string(text) != want || err != nil {
+	const want = `{"numaNode":1,"productName":"NVIDIA H100","v":{"version":"9.0.0"}}`
+	if string(text) != want || err != nil {
 		t.Errorf("the attributes are %s, %v, want %s", text, err, want)
 	}
 	got = NewNode(node(`{`), nil)

@@ -7,7 +7,8 @@
 // same patches. KubeDevice/Unhealthy says which devices are unhealthy and why, and
 // KubeDevice/Replacements for which containers the node requests other devices. So does
 // KubeDevice/RequiredPlugin where the container runtime refuses containers that require kubecri
-// while it is away. KubeDevice/Attributes describes the devices, as far as the others leave room. Extended resources that the kubelet publishes by itself stay as they are.
+// while it is away. KubeDevice/Attributes describes the devices, as far as the others leave room.
+// Extended resources that the kubelet publishes by itself stay as they are.
 //
 // The kubelet rejects a pod for good that requests more of an extended resource than the kubelet
 // knows the node to have. So the published counts are never less than what the kubelet may be

@@ -91,7 +91,8 @@ func attributesOf(about nvml.Description, pciDir string) device.Attributes {
 		}
 	}
 	for name, text := range map[string]string{
-		"cudaComputeCapability": about.ComputeCapability, "driverVersion": about.Driver, "cudaDriverVersion": about.CUDA,
+		"cudaComputeCapability": about.ComputeCapability, "driverVersion": about.Driver,
+		"cudaDriverVersion": about.CUDA,
 	} {
 		if version, ok := semantic(text); ok {
 			attributes[name] = device.Version(version)

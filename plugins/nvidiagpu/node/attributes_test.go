@@ -61,7 +61,8 @@ func TestGPUsAreDescribedAsNVIDIAsDriverForClaimsDescribesThem(t *testing.T) {
 		"type": device.String("gpu"), "productName": device.String("Fake GPU"), "brand": device.String("Nvidia"),
 		"architecture": device.String("Hopper"), "cudaComputeCapability": device.Version("9.0.0"),
 		"driverVersion": device.Version("580.159.4"), "cudaDriverVersion": device.Version("13.0.0"),
-		"resource.kubernetes.io/pcieRoot": device.String("pci0000:0f"), "resource.kubernetes.io/numaNode": device.Int(1),
+		"resource.kubernetes.io/pcieRoot": device.String("pci0000:0f"),
+		"resource.kubernetes.io/numaNode": device.Int(1),
 	}
 	for name, attributes := range got {
 		wants := maps.Clone(want)

@@ -71,7 +71,8 @@ func (d Device) Describe() (about Description, err error) {
 		about.ComputeCapability = fmt.Sprintf("%d.%d", major, minor)
 	}
 	var version [versionLength]C.char
-	if known("ask the driver for its version", C.library_driver_version(&d.library.functions, &version[0], versionLength)) {
+	if known("ask the driver for its version",
+		C.library_driver_version(&d.library.functions, &version[0], versionLength)) {
 		about.Driver = C.GoString(&version[0])
 	}
 	var cuda C.int
