@@ -62,7 +62,7 @@ func TestAPluginDescribesItsDevices(t *testing.T) {
 			what: "bad ones, and a device that is not there",
 			answer: answers(map[string]device.Attributes{
 				gpu0:                   {"good": device.Bool(true), "0bad": device.Int(1), "empty": {}},
-				gpu1:                   {"long": device.String(strings.Repeat("x", 65)), "v": device.Version("580.159.04")},
+				gpu1:                   {"long": device.String(strings.Repeat("x", 65)), "v": device.Version("1.2.04")},
 				"resource/group/gpu/9": {"good": device.Bool(true)},
 			}, nil),
 			want:   map[string]device.Attributes{gpu0: {"good": device.Bool(true)}},
