@@ -5,23 +5,19 @@ package scheduler_test
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
-	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/plugins/gpu"
 	"github.com/kubedevice/kubedevice/test/kube"
+	"github.com/kubedevice/kubedevice/test/written"
 )
 
 var (
@@ -30,7 +26,7 @@ var (
 )
 
 // For all that a user writes, the containers get exactly that, or an event names what is missing.
-// The test reads the requests by itself: see writtenPod.
+// The test reads the requests with a parser of its own.
 func TestWhatIsWrittenIsAllocatedOrNamed(t *testing.T) {
 	c := newCluster(t)
 	var fours []gpu.GPU
@@ -42,31 +38,28 @@ func TestWhatIsWrittenIsAllocatedOrNamed(t *testing.T) {
 	r := rand.New(rand.NewPCG(*writtenSeed, 0))
 	bound, refused, mistaken := 0, 0, 0
 	for i := range *writtenPods {
-		pod := randomPod(r, fmt.Sprint("p", i))
-		text, _ := json.Marshal(map[string]any{"annotation": pod.Annotations, "init": pod.Spec.InitContainers,
-			"containers": pod.Spec.Containers})
-		read := readWritten(t, pod)
+		pod := written.RandomPod(r, fmt.Sprint("p", i))
+		text := written.Text(pod)
+		read := written.Read(t, pod)
 		pod = c.await(c.create(pod), "to be bound or refused", func(pod *corev1.Pod) bool {
 			return kube.Scheduled(pod) || kube.Unschedulable(pod)
 		})
 		switch {
 		case kube.Scheduled(pod):
 			bound++
-			for _, problem := range read.differences(pod) {
+			for _, problem := range read.Differences(pod) {
 				t.Errorf("pod %d is bound, and %s\n%s", i, problem, text)
 			}
 		default:
 			refused++
-			why, missing := c.whyNotScheduled(pod), read.missing()
+			why, missing := c.whyNotScheduled(pod), read.Missing()
 			if !slices.ContainsFunc(missing, func(word string) bool { return strings.Contains(why, word) }) {
 				t.Errorf("pod %d waits, and its event names none of %q: %s\n%s", i, missing, why, text)
 			}
 		}
-		if read.malformed == "" {
-			for _, word := range read.mistakes {
-				mistaken++
-				c.awaitMistake(pod, word)
-			}
+		for _, name := range read.Mistakes() {
+			mistaken++
+			c.awaitMistake(pod, name)
 		}
 		c.delete(pod)
 	}
@@ -109,87 +102,4 @@ func (c *cluster) messages(ctx context.Context, pod *corev1.Pod, reason string) 
 		messages = append(messages, list.Items[i].Message)
 	}
 	return messages, nil
-}
-
-// randomPod returns a pod of up to three containers of all kinds.
-func randomPod(r *rand.Rand, name string) *corev1.Pod {
-	pod := newPod(name, 0)
-	pod.Spec.Containers = nil
-	lists := map[string]map[string]any{"initcontainer": {}, "runningcontainer": {}}
-	for i := range 1 + r.IntN(3) {
-		container := corev1.Container{Name: fmt.Sprint("c", i), Image: "busybox"}
-		if limit := r.IntN(4); limit > 0 {
-			container.Resources.Limits = corev1.ResourceList{
-				corev1.ResourceName(gpu.Resource): *resource.NewQuantity(int64(limit), resource.DecimalSI)}
-		}
-		list := "runningcontainer"
-		switch kind := r.IntN(5); {
-		case i == 0 || kind > 1:
-			pod.Spec.Containers = append(pod.Spec.Containers, container)
-		case kind == 1:
-			container.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
-			pod.Spec.InitContainers = append(pod.Spec.InitContainers, container)
-		default:
-			list = "initcontainer"
-			pod.Spec.InitContainers = append(pod.Spec.InitContainers, container)
-		}
-		if r.IntN(4) > 0 {
-			lists[list][container.Name] = randomContainer(r)
-		}
-	}
-	annotation := map[string]any{}
-	for list, containers := range lists {
-		if len(containers) > 0 {
-			annotation[list] = containers
-		}
-	}
-	switch r.IntN(16) {
-	case 0:
-		annotation["runningcontainers"] = map[string]any{}
-	case 1:
-		annotation["policy"] = "spread"
-	case 2:
-		annotation["requests"] = map[string]any{"gpu/gpu-generate-topologie": 0}
-	case 3:
-		annotation["requests"] = map[string]any{"gpu/a/cards": 1}
-	case 4:
-		annotation["requests"] = map[string]any{"gpu/gpu-generate-topology": 0}
-	}
-	if len(annotation) > 0 {
-		text, _ := json.Marshal(annotation)
-		pod.Annotations = map[string]string{deviceinfo.Annotation: string(text)}
-	}
-	return pod
-}
-
-// randomContainer returns what a container has in the annotation.
-func randomContainer(r *rand.Rand) map[string]any {
-	forms := []map[string]any{
-		{"gpu/a/cards": 1},
-		{"gpugrp0/A/gpu/a/cards": 1, "gpugrp0/A/gpu/b/cards": 1},
-		{"gpugrp0/!A/gpu/a/cards": 1, "gpugrp0/!B/gpu/a/cards": 1},
-		{"gpu/m/memory": "20Gi"},
-		{"gpu/!m/memory": "512Mi", "gpu/!n/memory": 1 << 30},
-		{"resource/group/gpu/x/cards": 1, "resource/group/gpu/x/memory": 1 << 30},
-		{"nvidia.com/gpu": 2},
-		{"gpu/gpu-generate-topology": 0},
-	}
-	wrong := []map[string]any{
-		{"fpga/a/region": 1}, {"vendor.example/fpga": 1}, {"numa/A/nvidia.com/gpu": 2}, {"gpugrp0/A/gpu/a": 1},
-		{"gpu/gpu-generate-topologie": 0}, {"gpu/s/memory": 20480}, {"gpu/q/memory": "20GB"}, {"nvidia.com/gpus": 1},
-		{"gpu/=gpu-0/cards": 1}, {"gpu/gpu-generate-topology": 2}, {"nvidia.com/gpu": 0}, {"gpu/z/cards": 0},
-		{"smarter-devices/video0": 1},
-	}
-	requests := map[string]any{}
-	for range r.IntN(3) {
-		maps.Copy(requests, forms[r.IntN(len(forms))])
-	}
-	if r.IntN(3) == 0 {
-		maps.Copy(requests, wrong[r.IntN(len(wrong))])
-	}
-	container := map[string]any{"requests": requests}
-	if r.IntN(12) == 0 {
-		container["request"] = map[string]any{"gpu/a/cards": 1}
-	}
-	return container
 }

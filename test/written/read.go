@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package scheduler_test
+package written
 
 import (
 	"encoding/json"
@@ -16,30 +16,29 @@ import (
 	"github.com/kubedevice/kubedevice/plugins/gpu"
 )
 
-// written is what a pod requests, as this test reads it from the manifest: it shares no code with
-// what it tests.
-type written struct {
-	containers map[string]*writtenContainer
+// Pod is what a pod requests, as its manifest says.
+type Pod struct {
+	containers map[string]*container
 	unserved   []string // requests that no plugin of the test serves
 	mistakes   []string // what has no effect, or an unverified one
 	options    []string // which request no device by themselves: a pod with nothing else waits
 	malformed  string   // why the annotation as a whole cannot be read
 }
 
-// writtenContainer is what one container requests.
-type writtenContainer struct {
+// container is what one container requests.
+type container struct {
 	count int64            // of GPUs, in limits and annotation
 	paths map[string]int64 // quantities, by paths without resource/group
 }
 
-// readWritten reads the manifest of a pod.
-func readWritten(t *testing.T, pod *corev1.Pod) *written {
+// Read reads the manifest of a pod that RandomPod has made, or ends the test.
+func Read(t testing.TB, pod *corev1.Pod) *Pod {
 	t.Helper()
-	w := &written{containers: map[string]*writtenContainer{}}
+	w := &Pod{containers: map[string]*container{}}
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for _, container := range containers {
-			limit := container.Resources.Limits[corev1.ResourceName(gpu.Resource)]
-			w.containers[container.Name] = &writtenContainer{count: limit.Value(), paths: map[string]int64{}}
+		for _, c := range containers {
+			limit := c.Resources.Limits[corev1.ResourceName(gpu.Resource)]
+			w.containers[c.Name] = &container{count: limit.Value(), paths: map[string]int64{}}
 		}
 	}
 	text := pod.Annotations[deviceinfo.Annotation]
@@ -71,7 +70,7 @@ func readWritten(t *testing.T, pod *corev1.Pod) *written {
 	return w
 }
 
-func unmarshal(t *testing.T, text []byte, into any) {
+func unmarshal(t testing.TB, text []byte, into any) {
 	t.Helper()
 	if err := json.Unmarshal(text, into); err != nil {
 		t.Fatal(err)
@@ -79,7 +78,7 @@ func unmarshal(t *testing.T, text []byte, into any) {
 }
 
 // read reads the requests of a container, or those of the pod as a whole.
-func (w *written) read(t *testing.T, text json.RawMessage, container *writtenContainer) {
+func (w *Pod) read(t testing.TB, text json.RawMessage, container *container) {
 	t.Helper()
 	var requests map[string]any
 	unmarshal(t, text, &requests)
@@ -129,13 +128,13 @@ func bytesOf(value any) (int64, bool) {
 	return 0, false
 }
 
-// enough is how many GPUs the node of the test has for a pod in any case: two groups of four are
-// free, and no request of the test is for more than two GPUs of one group.
+// enough is how many GPUs a node has for a pod in any case when its 8 GPUs are free, in groups of
+// two or of four: no request is for more than two GPUs of one group.
 const enough = 4
 
-// missing returns words of which the event on a pod that waits has one. There is none for a pod
+// Missing returns names of which the event on a pod that waits has one. There is none for a pod
 // that must not wait.
-func (w *written) missing() []string {
+func (w *Pod) Missing() []string {
 	gpus := int64(0)
 	for _, container := range w.containers {
 		gpus += container.gpus()
@@ -152,8 +151,20 @@ func (w *written) missing() []string {
 	}
 }
 
+// GPUs returns how many GPUs a container of that name has, at least and at most. Shares of memory
+// may be of one GPU.
+func (w *Pod) GPUs(name string) (least, most int) {
+	c, whole := w.containers[name], 0
+	for path := range c.paths {
+		if strings.HasSuffix(path, "/cards") {
+			whole++
+		}
+	}
+	return max(int(c.count), whole), int(c.gpus())
+}
+
 // gpus returns how many GPUs a container uses at most.
-func (c *writtenContainer) gpus() int64 {
+func (c *container) gpus() int64 {
 	gpus := map[string]bool{}
 	for path := range c.paths {
 		gpus[path[:strings.LastIndexByte(path, '/')]] = true
@@ -161,8 +172,17 @@ func (c *writtenContainer) gpus() int64 {
 	return max(c.count, int64(len(gpus)))
 }
 
-// differences returns what a bound pod has otherwise than written.
-func (w *written) differences(pod *corev1.Pod) (found []string) {
+// Mistakes returns the names that an event on the pod must have: those that have no effect, or an
+// unverified one. An annotation that cannot be read as a whole has none.
+func (w *Pod) Mistakes() []string {
+	if w.malformed != "" {
+		return nil
+	}
+	return w.mistakes
+}
+
+// Differences returns what the allocation of a bound pod has otherwise than written.
+func (w *Pod) Differences(pod *corev1.Pod) (found []string) {
 	if len(w.unserved) > 0 {
 		found = append(found, fmt.Sprintf("%q were dropped", w.unserved))
 	}
@@ -195,7 +215,7 @@ type allocatedContainer struct {
 }
 
 // differences returns what the container has otherwise than written.
-func (c *writtenContainer) differences(has allocatedContainer) (found []string) {
+func (c *container) differences(has allocatedContainer) (found []string) {
 	gpus, cards := map[string]bool{}, int64(0) // that are written
 	instances := map[string]string{}           // by the placeholder's path, in what was allocated
 	for path, quantity := range c.paths {
