@@ -32,8 +32,8 @@ type Observation struct {
 	onNode int
 }
 
-// Choice returns what the scheduler chose for a container of a bound pod. Visible and Refused are
-// left empty.
+// Choice returns what the scheduler chose for a container of a bound pod: nothing where the pod has
+// no allocation. Visible and Refused are left empty.
 func (o *Observer) Choice(pod *corev1.Pod, container string) (*Observation, error) {
 	s := &Observation{Pod: pod.Name, Container: container, Node: pod.Spec.NodeName,
 		onNode: len(o.devices[pod.Spec.NodeName])}
@@ -41,6 +41,9 @@ func (o *Observer) Choice(pod *corev1.Pod, container string) (*Observation, erro
 		return s, nil
 	}
 	allocation, err := deviceinfo.PodAllocation(pod)
+	if errors.Is(err, deviceinfo.ErrNoAllocation) { // the annotation requests no device
+		return s, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read what %s was allocated: %w", s, err)
 	}
