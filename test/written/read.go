@@ -261,17 +261,21 @@ func (c *container) differences(has allocatedContainer) (found []string) {
 }
 
 // find returns the device request of that quantity that has all segments of a path in their order.
-// Placeholders may be marked as different.
+// Placeholders may be marked as different, unless one has the path as it is written: A and !A are
+// two placeholders where a container has both.
 func (c allocatedContainer) find(path string, quantity int64) string {
-	for request, allocated := range c.DevRequests {
-		rest := strings.Split(path, "/")
-		for segment := range strings.SplitSeq(request, "/") {
-			if len(rest) > 0 && strings.TrimLeft(segment, "!") == strings.TrimLeft(rest[0], "!") {
-				rest = rest[1:]
+	unmarked := func(segment string) string { return strings.TrimLeft(segment, "!") }
+	for _, name := range []func(string) string{strings.Clone, unmarked} {
+		for request, allocated := range c.DevRequests {
+			rest := strings.Split(path, "/")
+			for segment := range strings.SplitSeq(request, "/") {
+				if len(rest) > 0 && name(segment) == name(rest[0]) {
+					rest = rest[1:]
+				}
 			}
-		}
-		if len(rest) == 0 && allocated == quantity && c.AllocateFrom[request] != "" {
-			return request
+			if len(rest) == 0 && allocated == quantity && c.AllocateFrom[request] != "" {
+				return request
+			}
 		}
 	}
 	return ""
