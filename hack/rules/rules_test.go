@@ -88,6 +88,7 @@ var mayImport = map[string][]string{
 	"pkg/trim":           {},
 	"pkg/logkey":         {},
 	addresses:            {},
+	"pkg/statetest":      {}, // for tests alone
 	"pkg/request":        {"pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/sdk"},
 	"cmd/kubectl-device": {"pkg/kubectl"},
 	"pkg/schedulerapi":   {}, // types alone

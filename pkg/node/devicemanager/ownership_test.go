@@ -4,9 +4,7 @@
 package devicemanager
 
 import (
-	"maps"
 	"os"
-	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/pkg/statetest"
 )
 
 // owned is a manager of one resource, without sockets, which notes the resource's ownership.
@@ -182,14 +181,10 @@ var ownershipWalks = map[string]func(o *owned){
 // TestEveryTransitionOfAnOwnershipIsWalked walks the transitions of the comment, and holds that
 // there are no others in it, in the table above, and on the way.
 func TestEveryTransitionOfAnOwnershipIsWalked(t *testing.T) {
-	names := slices.Collect(maps.Keys(ownershipWalks))
-	walkTransitions(t, "ownership.go", names, func(t *testing.T, name string) (seen []string) {
+	statetest.Walk(t, "ownership.go", ownershipWalks, func(t *testing.T, walk func(*owned)) []ownership {
 		o := newOwned(t)
-		ownershipWalks[name](o)
-		for _, ownership := range o.seen {
-			seen = append(seen, ownership.String())
-		}
-		return seen
+		walk(o)
+		return o.seen
 	})
 }
 

@@ -5,10 +5,8 @@ package devicemanager
 
 import (
 	"context"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/pkg/statetest"
 )
 
 // present is a manager of one resource, whose plugins are sessions without sockets.
@@ -161,10 +160,9 @@ var presenceWalks = map[string]func(p *present){
 // TestEveryTransitionOfAPresenceIsWalked walks the transitions of the comment, and holds that there
 // are no others in it, in the table above, and on the way.
 func TestEveryTransitionOfAPresenceIsWalked(t *testing.T) {
-	names := slices.Collect(maps.Keys(presenceWalks))
-	walkTransitions(t, "presence.go", names, func(t *testing.T, name string) []string {
+	statetest.Walk(t, "presence.go", presenceWalks, func(t *testing.T, walk func(*present)) []string {
 		p := newPresent(t)
-		presenceWalks[name](p)
+		walk(p)
 		return p.seen
 	})
 }

@@ -5,7 +5,6 @@ package pluginhost
 
 import (
 	"crypto/sha256"
-	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -202,6 +201,3 @@ func (f *fixture) want(state State) {
 		f.Fatalf("the plugin is %v, want %v", got, state)
 	}
 }
-
-// transition is one from a state to another.
-func transition(from, to State) string { return fmt.Sprintf("%v -> %v", from, to) }

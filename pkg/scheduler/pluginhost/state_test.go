@@ -5,10 +5,10 @@ package pluginhost
 
 import (
 	"errors"
-	"os"
-	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/kubedevice/kubedevice/pkg/statetest"
 )
 
 // backingOff has the plugin fail for a request, and answer a probe.
@@ -141,47 +141,11 @@ var walks = map[string]func(f *fixture){
 // TestEveryTransitionIsWalked walks the transitions of the package's comment, and holds that there
 // are no others in it, in the table above, and on the way.
 func TestEveryTransitionIsWalked(t *testing.T) {
-	source, err := os.ReadFile("state.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	row := regexp.MustCompile(`(?m)^//\t(\w+) +(\S.*?) +-> (\w+)$`)
-	documented, allowed := map[string]bool{}, map[string]bool{}
-	names := map[string]State{}
-	for state := Serving; state <= Probing; state++ {
-		names[strings.ReplaceAll(strings.ToLower(state.String()), " ", "")] = state
-	}
-	for _, match := range row.FindAllStringSubmatch(string(source), -1) {
-		name := match[1] + " " + match[2] + " -> " + match[3]
-		documented[name] = true
-		if walks[name] == nil {
-			t.Errorf("no test walks %q", name)
-		}
-		allowed[transition(names[strings.ToLower(match[1])], names[strings.ToLower(match[3])])] = true
-	}
-	for name, walk := range walks {
-		if !documented[name] {
-			t.Errorf("the package's comment does not have %q", name)
-		}
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(t)
-			walk(f)
-			first, _, _ := strings.Cut(name, " ")
-			_, last, _ := strings.Cut(name, "-> ")
-			want := transition(names[strings.ToLower(first)], names[strings.ToLower(last)])
-			states, walked := f.seen(), false
-			for i := range states[1:] {
-				step := transition(states[i], states[i+1])
-				walked = walked || step == want
-				if !allowed[step] {
-					t.Errorf("the plugin went from %s, which the package's comment does not have", step)
-				}
-			}
-			if !walked {
-				t.Errorf("the plugin was in the states %v, want %s", states, want)
-			}
-		})
-	}
+	statetest.Walk(t, "state.go", walks, func(t *testing.T, walk func(*fixture)) []State {
+		f := newFixture(t)
+		walk(f)
+		return f.seen()
+	})
 }
 
 func TestAProbeThatHangsBlocksThePluginAgain(t *testing.T) {
