@@ -136,7 +136,7 @@ func (c cri) serves(ctx context.Context, j *journal) error {
 // vacated implements installation. It waits until the kubelet can be restarted, unless an enrolment
 // is taken back that did not come to its end.
 func (c cri) vacated(ctx context.Context, j *journal, client kubernetes.Interface) error {
-	if j.Phase != enrolled {
+	if s := j.state(); s != enrolled && s != vacating {
 		return nil
 	}
 	return c.awaitContainers(ctx, j, client)

@@ -35,12 +35,12 @@ func (e *Enrolment) Enrol(ctx context.Context, dryRun bool) *Report {
 	case j.mode() != e.options.Mode:
 		return refused(j.Node, fmt.Errorf("it is enrolled in mode %s, and %s says mode: %s: run kubecri leave first, "+
 			"with the device pods drained", j.mode(), e.options.ConfigFile, e.options.Mode))
-	case j.Phase == leaving:
+	case j.state() == leaving:
 		report := refused(j.Node,
 			errors.New("it is on the way back: kubecri leave goes on with that, then enrol again"))
 		report.Leaving = true
 		return report
-	case j.Phase == enrolled:
+	case j.state() == enrolled, j.state() == vacating:
 		stale, err := e.refresh(j)
 		if err != nil {
 			return refused(j.Node, err)
@@ -48,7 +48,7 @@ func (e *Enrolment) Enrol(ctx context.Context, dryRun bool) *Report {
 		if len(stale) == 0 {
 			return e.stay(ctx, j, dryRun)
 		}
-		j.Repair, j.Unwritten = true, true
+		j.Phase, j.Repair, j.Unwritten = phaseEnrolling, true, true
 	}
 	report.Node, report.Steps = j.Node, e.describe(j)
 	if dryRun {
@@ -58,7 +58,6 @@ func (e *Enrolment) Enrol(ctx context.Context, dryRun bool) *Report {
 	if err != nil {
 		return refused(j.Node, err)
 	}
-	j.Phase = enrolling
 	if err := e.save(j); err != nil {
 		return refused(j.Node, err)
 	}
@@ -66,7 +65,7 @@ func (e *Enrolment) Enrol(ctx context.Context, dryRun bool) *Report {
 		e.progress("undo everything: %v", err)
 		report.Outcome, report.Reason, report.Changed = Undone, err.Error(), false
 		undo := e.undo
-		if j.Repair {
+		if j.state().repairs() {
 			undo = e.undoRepair
 		}
 		if failed := undo(context.WithoutCancel(ctx), j, client); failed != nil {
@@ -82,7 +81,7 @@ func (e *Enrolment) Enrol(ctx context.Context, dryRun bool) *Report {
 // stay reports that the node is enrolled already. A leave that was cut off may have cordoned it.
 func (e *Enrolment) stay(ctx context.Context, j *journal, dryRun bool) *Report {
 	report := &Report{Node: j.Node, Outcome: Unchanged}
-	if !j.Cordoned || dryRun {
+	if j.state() != vacating || dryRun {
 		return report
 	}
 	client, err := e.options.APIServers.Connect(j.Kubeconfig)
@@ -140,7 +139,7 @@ func (e *Enrolment) forward(ctx context.Context, j *journal, client kubernetes.I
 	if err := e.uncordon(ctx, j, client); err != nil {
 		return err
 	}
-	j.Phase, j.Repair, j.Unwritten = enrolled, false, false
+	j.Phase, j.Repair, j.Unwritten = phaseEnrolled, false, false
 	return e.save(j)
 }
 
@@ -149,7 +148,7 @@ func (e *Enrolment) cordoned(ctx context.Context, j *journal, client kubernetes.
 	if err := e.cordon(ctx, j, client); err != nil {
 		return err
 	}
-	if !j.Repair {
+	if !j.state().repairs() {
 		// A pod may have come since the facts were found.
 		s, facts := e.look(ctx)
 		if s == nil {
@@ -166,7 +165,7 @@ func (e *Enrolment) cordoned(ctx context.Context, j *journal, client kubernetes.
 // devices. A kubelet whose files the repair had not changed yet is not restarted, as that may fail
 // pods.
 func (e *Enrolment) undoRepair(ctx context.Context, j *journal, client kubernetes.Interface) error {
-	if !j.Unwritten {
+	if j.state() == rewriting {
 		if err := e.cri().switchKubeletBack(ctx, j, client); err != nil {
 			return err
 		}
@@ -174,7 +173,7 @@ func (e *Enrolment) undoRepair(ctx context.Context, j *journal, client kubernete
 	if err := e.uncordon(ctx, j, client); err != nil {
 		return err
 	}
-	j.Phase, j.Repair, j.Unwritten = enrolled, false, false
+	j.Phase, j.Repair, j.Unwritten = phaseEnrolled, false, false
 	return e.save(j)
 }
 

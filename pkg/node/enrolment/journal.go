@@ -17,17 +17,18 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/statefile"
 )
 
-// phase is how far an enrolment has come.
+// phase is how far an enrolment has come, as the journal writes it; see state.
 type phase string
 
 const (
-	enrolling phase = "enrolling" // Enrol goes on; Leave goes back
-	enrolled  phase = "enrolled"
-	leaving   phase = "leaving" // Leave goes on; an enrolment that failed is one, too
+	phaseEnrolling phase = "enrolling" // Enrol goes on; Leave goes back
+	phaseEnrolled  phase = "enrolled"
+	phaseLeaving   phase = "leaving" // Leave goes on; an enrolment that failed is one, too
 )
 
 // journal is what is to be done, and what was there before. It is on disk before anything else is
-// changed, and from then on all that is done follows from it.
+// changed, and from then on all that is done follows from it. Its state follows from the phase and
+// the booleans, which stay as previous releases wrote them.
 type journal struct {
 	Phase phase `json:"phase"`
 	// Mode is empty for ModeCRI, as releases wrote it that knew no other.
@@ -82,7 +83,7 @@ func (e *Enrolment) load() (*journal, error) {
 		if err := json.Unmarshal(body, j); err != nil {
 			return err
 		}
-		if j.Phase != enrolling && j.Phase != enrolled && j.Phase != leaving {
+		if j.Phase != phaseEnrolling && j.Phase != phaseEnrolled && j.Phase != phaseLeaving {
 			return fmt.Errorf("it is in the phase %q", j.Phase)
 		}
 		if j.mode() != ModeCRI && j.mode() != ModeNRI {

@@ -110,7 +110,7 @@ func (e *Enrolment) vacate(ctx context.Context, j *journal, client kubernetes.In
 
 // undo goes back to what was before, from wherever the enrolment has come to.
 func (e *Enrolment) undo(ctx context.Context, j *journal, client kubernetes.Interface) error {
-	j.Phase = leaving
+	j.Phase = phaseLeaving
 	if err := e.save(j); err != nil {
 		return err
 	}

@@ -119,3 +119,16 @@ func TestLeaveRefusesWhileDevicePodsRun(t *testing.T) {
 		}
 	})
 }
+
+// changeNode changes the node at the API server.
+func (m *machine) changeNode(change func(*corev1.Node)) {
+	m.t.Helper()
+	node, err := m.api.CoreV1().Nodes().Get(context.Background(), nodeName, metav1.GetOptions{})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	change(node)
+	if err := m.api.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), node, ""); err != nil {
+		m.t.Fatal(err)
+	}
+}

@@ -28,6 +28,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
+	"github.com/kubedevice/kubedevice/pkg/statetest"
 )
 
 const (
@@ -89,6 +90,10 @@ type machine struct {
 	// crashAt is the change before which the program ends; the first is 0. Negative means none.
 	crashAt, changes int
 	options          Options
+
+	// transitions are those that the node may make; states are those that it was in, in order.
+	transitions *statetest.Transitions
+	states      []state
 }
 
 // crash is the panic of a program that ends.
@@ -149,6 +154,8 @@ func newMachine(t *testing.T, files map[string]string) *machine {
 		MetricsAddress:     "127.0.0.1:10261",
 		Progress:           &m.progress,
 	}
+	m.transitions, m.states = statetest.Read(t, "state.go"), []state{absent}
+	t.Cleanup(m.observe)
 	return m
 }
 
@@ -192,6 +199,7 @@ func (m *machine) before(path string) { m.change(path) }
 // change is called before each change, and ends the program if it is to end there.
 func (m *machine) change(string) {
 	m.checkEndpoint()
+	m.observe()
 	if m.changes++; m.changes-1 == m.crashAt {
 		panic(crash{})
 	}
@@ -408,19 +416,6 @@ func (m *machine) setKubelet(version string) {
 func (m *machine) setReady(status corev1.ConditionStatus) {
 	m.t.Helper()
 	m.changeNode(func(node *corev1.Node) { node.Status.Conditions = []corev1.NodeCondition{ready(status)} })
-}
-
-// changeNode changes the node at the API server.
-func (m *machine) changeNode(change func(*corev1.Node)) {
-	m.t.Helper()
-	node, err := m.api.CoreV1().Nodes().Get(context.Background(), nodeName, metav1.GetOptions{})
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	change(node)
-	if err := m.api.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), node, ""); err != nil {
-		m.t.Fatal(err)
-	}
 }
 
 // snapshot is everything that an enrolment may change.

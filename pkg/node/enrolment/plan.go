@@ -8,7 +8,7 @@ import "context"
 // plan returns what is to be done, from the surroundings. It changes nothing.
 func (e *Enrolment) plan(ctx context.Context, s *surroundings) (*journal, error) {
 	j := &journal{
-		Phase: enrolling, Node: s.kubelet.Node, Kubeconfig: s.kubelet.Kubeconfig, KubeletUnit: s.kubelet.unit,
+		Phase: phaseEnrolling, Node: s.kubelet.Node, Kubeconfig: s.kubelet.Kubeconfig, KubeletUnit: s.kubelet.unit,
 		RemoveState: !e.options.Host.exists(e.options.StateDir),
 		NRI:         e.options.NRI != nil, Group: e.options.Group, Owned: e.options.Owned,
 	}
