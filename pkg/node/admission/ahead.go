@@ -20,7 +20,11 @@ import (
 // pod's owner does not hear of an error, which comes again when a container is created.
 func (a *Admission) Claims(ctx context.Context, pod Pod) ([]plugins.Claim, error) {
 	r := &request{podRef: newPodRef(pod)}
-	if err := a.grantAhead(ctx, r); err != nil || r.granted == nil || r.granted.Adopted {
+	devicePod, err := a.verify(ctx, r)
+	if err != nil || !devicePod {
+		return nil, err
+	}
+	if err := a.grant(ctx, r); err != nil || r.granted.Adopted {
 		return nil, err
 	}
 	containers := containersOf(r.granted.PodInfo)
@@ -45,14 +49,4 @@ func (a *Admission) Claims(ctx context.Context, pod Pod) ([]plugins.Claim, error
 		claims = append(claims, claim)
 	}
 	return claims, nil
-}
-
-// grantAhead grants a pod its devices before its containers are created. A pod that is no device
-// pod is granted nothing.
-func (a *Admission) grantAhead(ctx context.Context, r *request) error {
-	devicePod, err := a.verify(ctx, r)
-	if err != nil || !devicePod {
-		return err
-	}
-	return a.grant(ctx, r)
 }

@@ -8,13 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/klog/v2"
 
-	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 	"github.com/kubedevice/kubedevice/pkg/node/images"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
@@ -28,31 +25,8 @@ const (
 	RestorePodMethod      = "/runtime.v1.RuntimeService/RestorePod"
 )
 
-// sandboxLimit is how long a sandbox waits until its pod is granted its devices.
-const sandboxLimit = 10 * time.Second
-
 // CRI is the front for calls of the CRI: it reads them, and appends to them.
 type CRI struct{ *Admission }
-
-// RunPodSandbox is the criproxy.Notice of RunPodSandboxMethod: it grants the pod its devices, since
-// network plugins read who holds which device while the runtime creates the sandbox. It refuses
-// nothing: what goes wrong does so again when the pod's first container is created.
-func (c CRI) RunPodSandbox(ctx context.Context, raw []byte) {
-	decoded := &runtimeapi.RunPodSandboxRequest{}
-	if err := proto.Unmarshal(raw, decoded); err != nil {
-		return // the runtime says so to the kubelet
-	}
-	r := &request{podRef: newPodRef(sandboxPod(decoded.GetConfig()))}
-	if info, err := r.annotation(); !r.fromAPI || err != nil || info == nil || !allocates(info) {
-		return // a pod without an allocation waits for nothing
-	}
-	ctx, cancel := context.WithTimeout(ctx, sandboxLimit)
-	defer cancel()
-	if err := c.grantAhead(ctx, r); err != nil {
-		klog.FromContext(ctx).V(2).Info("A sandbox is created before its pod is granted devices", logkey.Pod, r.ref(),
-			logkey.PodUID, r.uid, logkey.Reason, err.Error())
-	}
-}
 
 // CreateContainer is the criproxy.Edit of CreateContainerMethod.
 func (c CRI) CreateContainer(ctx context.Context, raw []byte) (suffix []byte, err error) {

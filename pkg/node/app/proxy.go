@@ -19,7 +19,6 @@ func (n *node) proxy(lists *grpc.ClientConn) *criproxy.Proxy {
 		Edits: map[string]criproxy.Edit{
 			admission.CreateContainerMethod: front.CreateContainer, admission.RestorePodMethod: front.RestorePod,
 		},
-		Notices: map[string]criproxy.Notice{admission.RunPodSandboxMethod: front.RunPodSandbox},
 		Limits: map[string]criproxy.Limit{
 			admission.RunPodSandboxMethod:   {Bytes: admission.MaxSandboxRequest, Refuse: front.SandboxTooLong},
 			admission.CreateContainerMethod: {Bytes: admission.MaxContainerRequest, Refuse: front.ContainerTooLong},

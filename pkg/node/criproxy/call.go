@@ -55,22 +55,18 @@ func (p *Proxy) serveCall(_ any, down grpc.ServerStream) (err error) {
 	return p.forward(method, down, first, &waited)
 }
 
-// edited receives the first request of an edited, noticed or limited method, edits it, and returns
-// it with the original request of an edit. For all other methods it returns nil at once.
+// edited receives the first request of an edited or limited method, edits it, and returns it with
+// the original request. For all other methods it returns nil at once.
 func (p *Proxy) edited(method string, down grpc.ServerStream) (first *frame, original []byte, err error) {
 	edit, isEdited := p.options.Edits[method]
-	notice, isNoticed := p.options.Notices[method]
 	limit, isLimited := p.options.Limits[method]
-	if !isEdited && !isNoticed && !isLimited {
+	if !isEdited && !isLimited {
 		return nil, nil, nil
 	}
 	if isEdited {
 		failpoint.Reach(failpoint.Accepted)
 	}
 	request, err := p.receive(method, down, limit)
-	if err == nil && isNoticed {
-		notice(down.Context(), request.data.Materialize())
-	}
 	if err != nil || !isEdited {
 		return request, nil, err
 	}

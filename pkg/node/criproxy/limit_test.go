@@ -35,34 +35,6 @@ func limitedTo(limit int) Options {
 	}
 }
 
-func TestTheRuntimeSeesARequestAfterItsNotice(t *testing.T) {
-	for name, unary := range map[string]map[string]bool{
-		"as streams": nil, "as unary calls": {limitedMethod: true},
-	} {
-		options, noticed := limitedTo(10), ""
-		options.Unary = unary
-		options.Notices = map[string]Notice{limitedMethod: func(_ context.Context, request []byte) {
-			noticed += string(request)
-		}}
-		client := startBoth(t, func(method string, stream grpc.ServerStream) error {
-			if method == limitedMethod && noticed != "abc" {
-				t.Errorf("%s: the runtime sees the request when %q was noticed", name, noticed)
-			}
-			return echo(method, stream)
-		}, options)
-		requests := map[string]string{limitedMethod: "abc", editedMethod: "edited", "/x.Y/Other": "other"}
-		for method, request := range requests {
-			if got, err := invoke(testContext(t), client, method, []byte(request)); err != nil ||
-				!bytes.HasPrefix(got, []byte(request)) {
-				t.Errorf("%s, %s: %q, %v", name, method, got, err)
-			}
-		}
-		if _, err := invoke(testContext(t), client, limitedMethod, make([]byte, 11)); err == nil || noticed != "abc" {
-			t.Errorf("%s: a request above the limit: %v, noticed %q", name, err, noticed)
-		}
-	}
-}
-
 func TestARequestAboveItsMethodsLimitIsRefusedAndAnyOtherPasses(t *testing.T) {
 	for name, unary := range map[string]map[string]bool{
 		"as streams": nil, "as unary calls": {limitedMethod: true, editedMethod: true},

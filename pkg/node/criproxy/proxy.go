@@ -38,10 +38,6 @@ import (
 // own. Edit must not keep or change request.
 type Edit func(ctx context.Context, request []byte) (suffix []byte, err error)
 
-// Notice reads a request before the runtime sees it, which waits for it. ctx is the call's own.
-// Notice must not keep or change request.
-type Notice func(ctx context.Context, request []byte)
-
 // Limit is the maximum length of the first request of a method. The proxy holds a longer one only
 // until it has refused it.
 type Limit struct {
@@ -60,8 +56,6 @@ type Options struct {
 	// Edits are the edited methods by full name, such as
 	// /runtime.v1.RuntimeService/CreateContainer. The method's first request is edited.
 	Edits map[string]Edit
-	// Notices receive the first request of methods, by full name.
-	Notices map[string]Notice
 	// Limits are the limits of methods, by full name.
 	Limits map[string]Limit
 	// Failed, for edited methods, receive each failed call that their edit admitted, before the

@@ -253,17 +253,17 @@ func (f *Front) CreateContainer(
 	}
 	container := containerOf(sandbox, c)
 	failpoint.Reach(failpoint.Decoded)
-	type answer struct {
+	type result struct {
 		addition *runtimeapi.ContainerConfig
 		err      error
 	}
-	answered := make(chan answer, 1)
-	begun := f.decide(sandbox.GetUid()+"/"+c.GetName(), c.GetId(), func() {
+	answered := make(chan result, 1)
+	begun := f.decide(sandbox.GetUid()+"/"+c.GetName(), c.GetId(), func() (answer func()) {
 		// All waits of admission end with the context, but the disk may be slow.
 		ctx, cancel := context.WithTimeout(f.ctx, left/2)
 		defer cancel()
 		addition, err := f.options.Admission.Admit(ctx, container)
-		answered <- answer{addition, err}
+		return func() { answered <- result{addition, err} }
 	})
 	if !begun {
 		return nil, refused(errLate)
@@ -314,8 +314,9 @@ func refused(cause error) error { return status.Error(codes.Unavailable, "kubecr
 
 // decide runs the decision about a container, and reports true. While the decision about its last
 // try runs, it reports false: the kubelet goes on trying when it was answered that kubecri is late,
-// and decisions that pile up would make kubecri late for every pod.
-func (f *Front) decide(name, id string, make func()) bool {
+// and decisions that pile up would make kubecri late for every pod. The decision has ended when what
+// it returns is called, so that a try that follows the answer is decided, too.
+func (f *Front) decide(name, id string, make func() (answer func())) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, runs := f.deciding[name]; runs {
@@ -323,10 +324,11 @@ func (f *Front) decide(name, id string, make func()) bool {
 	}
 	f.deciding[name] = decision{id, time.Now()}
 	f.run(func() {
-		make()
+		answer := make()
 		f.mu.Lock()
-		defer f.mu.Unlock()
 		delete(f.deciding, name)
+		f.mu.Unlock()
+		answer()
 	})
 	return true
 }
