@@ -314,8 +314,8 @@ func refused(cause error) error { return status.Error(codes.Unavailable, "kubecr
 
 // decide runs the decision about a container, and reports true. While the decision about its last
 // try runs, it reports false: the kubelet goes on trying when it was answered that kubecri is late,
-// and decisions that pile up would make kubecri late for every pod. The decision has ended when what
-// it returns is called, so that a try that follows the answer is decided, too.
+// and decisions that pile up would make kubecri late for every pod. The decision has ended before
+// the answer that it returns is called, so that a try that follows it is decided, too.
 func (f *Front) decide(name, id string, make func() (answer func())) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
