@@ -258,7 +258,7 @@ func (m *Manager) hosted(endpoint string) (socket string, there bool) {
 		if err != nil {
 			return "", false
 		}
-		defer root.Close() //nolint:errcheck // opened for reading
+		defer root.Close()
 		info, err := root.Lstat(below)
 		return filepath.Join(at.here, below), err == nil && info.Mode().Type() == os.ModeSocket
 	}
