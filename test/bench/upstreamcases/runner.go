@@ -96,7 +96,7 @@ func (r *runner) try(ctx context.Context, c Case, ours bool) (Trial, error) {
 	if err != nil {
 		return Trial{}, err
 	}
-	defer log.Close()
+	defer log.Close() //nolint:errcheck // what is lost would only explain a failure
 	command := exec.CommandContext(ctx, r.program,
 		"-cases="+filepath.Join(r.perf, c.Topic), fmt.Sprintf("-ours=%v", ours), "-data-items-dir="+results,
 		"-test.run=^$", "-test.benchtime=1x", "-test.bench="+c.pattern(), "-perf-scheduling-label-filter=")
