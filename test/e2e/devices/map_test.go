@@ -99,6 +99,7 @@ func TestTheMapLetsAPodRunThatWaitsBecauseADeviceFailed(t *testing.T) {
 	setInventory(t, "node-2", "unhealthy: ["+ill+"]\n")
 	t.Cleanup(func() { setInventory(t, "node-2", "") })
 	p.Await("the device that fails", tile(ill)+`?.matches('.unhealthy')`)
+	awaitGPUs(ctx, t, "node-2", perNode-1) // the scheduler may hear of it later than the map
 	waiting := clustertest.CreatePod(ctx, t, shared.Client, gpuPod(namespace, "evaluation", perNode/2))
 	waiting = clustertest.AwaitPod(ctx, t, shared.Client, waiting, "to wait with a reason", kube.Unschedulable)
 
