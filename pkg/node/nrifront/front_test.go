@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
@@ -305,6 +306,33 @@ func TestTheRuntimeIsAnsweredInTimeWhenACallHangs(t *testing.T) {
 	if err := front.Check(); err == nil || !strings.Contains(err.Error(), "container c") {
 		t.Errorf("a decision that hangs is healthy: %v", err)
 	}
+}
+
+// waiting is admission that waits for as long as it may.
+type waiting struct{ Admission }
+
+func (waiting) Admit(ctx context.Context, _ admission.Container) (*runtimeapi.ContainerConfig, error) {
+	<-ctx.Done()
+	return nil, refused(ctx.Err())
+}
+
+func TestTheRuntimeWaitsForLessThanASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := hung{ending: make(chan struct{}), ended: &atomic.Bool{}}
+		for name, slow := range map[string]Admission{"a wait": waiting{}, "a disk that hangs": h} {
+			front := New(t.Context(), Options{Admission: slow})
+			defer front.Close()
+			began := time.Now()
+			_, err := front.CreateContainer(t.Context(), &api.PodSandbox{}, &api.Container{Id: "c"})
+			if status.Code(err) != codes.Unavailable {
+				t.Errorf("%s: %v, want that the container is tried again", name, err)
+			}
+			if took := time.Since(began); took > 900*time.Millisecond {
+				t.Errorf("%s: answered after %v, want at most 900 ms", name, took)
+			}
+		}
+		close(h.ending)
+	})
 }
 
 func TestTriesOfAContainerDoNotPileUp(t *testing.T) {
