@@ -36,7 +36,12 @@ func (a *attempts) add(v *vendor, t taken) {
 	}
 }
 
-func textOf(t taken) string { return fmt.Sprintf("the environment variable %s=%.64s", t.name, t.value) }
+func textOf(t taken) string {
+	if t.missing {
+		return fmt.Sprintf("an environment without %s, which stands for all devices,", t.name)
+	}
+	return fmt.Sprintf("the environment variable %s=%.64s", t.name, t.value)
+}
 
 // all returns the first maxNamed attempts, and one that counts the others.
 func (a *attempts) all() []Attempt {

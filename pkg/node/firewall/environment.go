@@ -82,7 +82,7 @@ func (g *Guard) Taken(c Container) []Attempt {
 			if r.extends && !g.hasOthers(v.vendor, c) {
 				continue
 			}
-			for _, t := range r.obeys(env) {
+			for _, t := range r.takesFrom(env) {
 				if !n.mayTake(r, t) {
 					taken.add(v.vendor, t)
 				}
@@ -178,7 +178,7 @@ func (n *neutraliser) mustTake(r reading, t taken) bool {
 // isWanted reports whether a reader takes what the container was allocated.
 func (n *neutraliser) isWanted(r reading, t taken) bool {
 	value, isGiven := n.wanted(r)
-	return isGiven && !t.bare && t.value == value
+	return isGiven && !t.bare && !t.missing && t.value == value
 }
 
 // isGiven reports whether a device plugin sets the variable, for devices that the container was

@@ -42,6 +42,9 @@ type reader struct {
 	// permits, if it is not nil, permits what it is set to.
 	harmful bool
 	permits func(value string) bool
+	// unset, if it is not nil, reports whether the program gives all devices to a container that has
+	// none of the variables, by the rest of its environment.
+	unset func(env []string) bool
 	// extends says that the program reads the variable only in containers that have a device of the
 	// vendor.
 	extends bool
@@ -52,6 +55,8 @@ type taken struct {
 	name, value string
 	// bare says that the entry has no value, not even an empty one.
 	bare bool
+	// missing says that there is no entry, which the program takes for a request of all devices.
+	missing bool
 	// earlier says that the program takes a later one, and reserves the devices of this one.
 	earlier bool
 }
@@ -82,6 +87,16 @@ func (r *reader) obeys(env []string) []taken {
 	}
 }
 
+// takesFrom is obeys for an environment that nothing is added to: where none of the variables is in
+// it, the program may give all devices.
+func (r *reader) takesFrom(env []string) []taken {
+	all := r.obeys(env)
+	if len(all) == 0 && r.unset != nil && r.unset(env) {
+		return []taken{{name: r.names[0], missing: true}}
+	}
+	return all
+}
+
 // matches reports whether the reader may take a variable of the name.
 func (r *reader) matches(name string) bool {
 	if r.blanks {
@@ -106,5 +121,5 @@ func (r *reader) isHarmless(t taken) bool {
 	if r.permits != nil && r.permits(t.value) {
 		return true
 	}
-	return !r.harmful && !t.bare && (t.value == r.nothing || slices.Contains(r.others, t.value))
+	return !r.harmful && !t.bare && !t.missing && (t.value == r.nothing || slices.Contains(r.others, t.value))
 }

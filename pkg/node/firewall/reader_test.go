@@ -72,7 +72,7 @@ func nvidiaModel(env []string) (adds []string) {
 		values[name] = value
 	}
 	devices, set := values["NVIDIA_VISIBLE_DEVICES"]
-	if _, old := values["CUDA_VERSION"]; old && !set {
+	if values["CUDA_VERSION"] != "" && values["NVIDIA_REQUIRE_CUDA"] == "" && !set {
 		devices = "all"
 	}
 	elements := strings.Split(devices, ",")
@@ -183,33 +183,37 @@ func anyModel(env []string) (adds []string) {
 	return adds
 }
 
+// readings are the models, each with what is given in the right way, and with variables and values
+// of random environments.
+var readings = []struct {
+	resource types.ResourceName
+	model    func(env []string) []string
+	given    string
+	names    []string
+	values   []string
+}{
+	{"nvidia.com/gpu", nvidiaModel, "NVIDIA_VISIBLE_DEVICES=GPU-7", []string{
+		"NVIDIA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES ", "NVIDIA_GDS", "NVIDIA_IMEX_CHANNELS", "CUDA_VERSION",
+		"NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_GPU_MEMORY_LIMIT", "NVIDIA_REQUIRE_CUDA",
+	}, []string{"all", "0,1", "void", "none", "", "enabled"}},
+	{"amd.com/gpu", amdModel, "AMD_VISIBLE_DEVICES=7", []string{
+		"AMD_VISIBLE_DEVICES", "DOCKER_RESOURCE_", "DOCKER_RESOURCE_A", "DOCKER_RESOURCE_B ",
+	}, []string{"all", "0,1", "none", "void", ""}},
+	{"habana.ai/gaudi", habanaModel, "HABANA_VISIBLE_DEVICES=7", []string{
+		"HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES_", "HABANA_VISIBLE_DEVICES ", "HABANA_VISIBLE",
+	}, []string{"all", "0,1", "none", "void", ""}},
+	{"huawei.com/Ascend910", ascendModel, "ASCEND_VISIBLE_DEVICES=7", []string{
+		"ASCEND_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES ", "MOUNT_BY_RUNTIME_FOR_DP", "host_snapshot_path",
+		"GRUS_SNAPSHOT_IMAGE_PATH", "ASCEND_RUNTIME_MOUNTS", "ASCEND_RUNTIME_MOUNTS",
+	}, []string{"0", "Ascend910-0", "void", "", "base", "base, ../x", "..", "/tmp/x"}},
+	{"example.com/widget", anyModel, "WIDGETS=7", []string{"WIDGETS"}, []string{"all", "void", ""}},
+}
+
 // A container that is not refused has nothing that its runtime obeys, other than what it was
 // allocated: for every image and pod, in any order and number, and in every runtime that merges
 // them.
 func TestNoEnvironmentAddsADeviceThatWasNotGiven(t *testing.T) {
-	for _, test := range []struct {
-		resource types.ResourceName
-		model    func(env []string) []string
-		given    string
-		names    []string
-		values   []string
-	}{
-		{"nvidia.com/gpu", nvidiaModel, "NVIDIA_VISIBLE_DEVICES=GPU-7", []string{
-			"NVIDIA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES ", "NVIDIA_GDS", "NVIDIA_IMEX_CHANNELS", "CUDA_VERSION",
-			"NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_GPU_MEMORY_LIMIT",
-		}, []string{"all", "0,1", "void", "none", "", "enabled"}},
-		{"amd.com/gpu", amdModel, "AMD_VISIBLE_DEVICES=7", []string{
-			"AMD_VISIBLE_DEVICES", "DOCKER_RESOURCE_", "DOCKER_RESOURCE_A", "DOCKER_RESOURCE_B ",
-		}, []string{"all", "0,1", "none", "void", ""}},
-		{"habana.ai/gaudi", habanaModel, "HABANA_VISIBLE_DEVICES=7", []string{
-			"HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES_", "HABANA_VISIBLE_DEVICES ", "HABANA_VISIBLE",
-		}, []string{"all", "0,1", "none", "void", ""}},
-		{"huawei.com/Ascend910", ascendModel, "ASCEND_VISIBLE_DEVICES=7", []string{
-			"ASCEND_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES ", "MOUNT_BY_RUNTIME_FOR_DP", "host_snapshot_path",
-			"GRUS_SNAPSHOT_IMAGE_PATH", "ASCEND_RUNTIME_MOUNTS", "ASCEND_RUNTIME_MOUNTS",
-		}, []string{"0", "Ascend910-0", "void", "", "base", "base, ../x", "..", "/tmp/x"}},
-		{"example.com/widget", anyModel, "WIDGETS=7", []string{"WIDGETS"}, []string{"all", "void", ""}},
-	} {
+	for _, test := range readings {
 		t.Run(string(test.resource), func(t *testing.T) {
 			guard := node{
 				own: []types.ResourceName{test.resource}, vendors: []Vendor{{
@@ -217,13 +221,7 @@ func TestNoEnvironmentAddsADeviceThatWasNotGiven(t *testing.T) {
 				}},
 			}.guard(t)
 			random := rand.New(rand.NewPCG(1, 2))
-			some := func() (env []string) {
-				for range random.IntN(5) {
-					env = append(env, test.names[random.IntN(len(test.names))]+"="+
-						test.values[random.IntN(len(test.values))])
-				}
-				return env
-			}
+			some := func() []string { return environment(random, test.names, test.values) }
 			passed := 0
 			for range 4000 {
 				image, pod := some(), replaced(nil, some()) // the kubelet sets a name once
@@ -245,6 +243,68 @@ func TestNoEnvironmentAddsADeviceThatWasNotGiven(t *testing.T) {
 				t.Errorf("%d of 8000 containers are not refused: the property has no meaning", passed)
 			}
 		})
+	}
+}
+
+// environment returns up to four of the variables.
+func environment(random *rand.Rand, names, values []string) (env []string) {
+	for range random.IntN(5) {
+		env = append(env, names[random.IntN(len(names))]+"="+values[random.IntN(len(values))])
+	}
+	return env
+}
+
+// A container that was created without kubecri, and that the vendor's runtime gives devices, is
+// noticed: for every environment, an empty one included.
+func TestNoEnvironmentThatWasLeftAsItIsAddsADeviceUnnoticed(t *testing.T) {
+	for _, test := range readings {
+		t.Run(string(test.resource), func(t *testing.T) {
+			guard := node{
+				own: []types.ResourceName{test.resource}, vendors: []Vendor{{
+					Name: "example.com", Variables: []Variable{{Name: "WIDGETS", Nothing: "void", Takes: TakesAny}},
+				}},
+			}.guard(t)
+			random := rand.New(rand.NewPCG(3, 4))
+			adding := 0
+			for range 4000 {
+				env := environment(random, test.names, test.values)
+				adds := test.model(env)
+				if len(adds) == 0 {
+					continue
+				}
+				adding++
+				if len(guard.Taken(containerOf(env, nil, true))) == 0 {
+					t.Fatalf("%q adds %q, and is not noticed", env, adds)
+				}
+			}
+			if adding < 400 {
+				t.Errorf("%d of 4000 environments add devices: the property has no meaning", adding)
+			}
+		})
+	}
+}
+
+// What stays as it is must not be ended.
+func TestAContainerWithoutItsVendorsVariablesIsEndedOnlyWhereThatStandsForAllDevices(t *testing.T) {
+	const missing = "an environment without %s, which stands for all devices,"
+	for resource, test := range map[types.ResourceName]struct {
+		env  []string
+		want string
+	}{
+		"nvidia.com/gpu":       {[]string{"CUDA_VERSION=12.0", "NVIDIA_REQUIRE_CUDA=cuda>=12.0"}, ""},
+		"nvidia.com/old":       {[]string{"CUDA_VERSION=9.0"}, fmt.Sprintf(missing, "NVIDIA_VISIBLE_DEVICES")},
+		"amd.com/gpu":          {nil, ""},
+		"huawei.com/Ascend910": {nil, ""},
+		"habana.ai/gaudi":      {nil, fmt.Sprintf(missing, "HABANA_VISIBLE_DEVICES")},
+	} {
+		taken := node{own: []types.ResourceName{resource}}.guard(t).Taken(containerOf(test.env, nil, true))
+		got := ""
+		for _, attempt := range taken {
+			got += attempt.Text
+		}
+		if got != test.want {
+			t.Errorf("%s, %q: %q, want %q", resource, test.env, got, test.want)
+		}
 	}
 }
 

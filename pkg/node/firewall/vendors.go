@@ -39,7 +39,7 @@ type vendor struct {
 //   - NVIDIA: nvidia-container-toolkit 1.20. internal/config/image, WithEnv fills a map, so the
 //     last variable of a name counts, and names are compared as they are. The value void makes the
 //     runtime leave the container as it is; none would still add the driver's libraries. Without
-//     the variable, an image of the old kind asks for all. internal/modifier/cdi.go has what adds
+//     the variable, an image of the old kind (IsLegacy) asks for all. internal/modifier/cdi.go has what adds
 //     to the devices of a container that has some. cmd/nvidia-cdi-hook/apply-cuda-memory-limits
 //     takes the first of its variables (internal/oci, LookupEnv), and fails a container where one
 //     is empty. A mount below /var/run/nvidia-container-devices counts by the beginning of its
@@ -49,7 +49,8 @@ type vendor struct {
 //     (internal/gpu-tracker, parseGPUsList). It reserves the GPUs of each (ReserveGPUs), which
 //     matters where the tracker makes them exclusive.
 //   - Habana: habana-container-runtime. In the mode oci, cmd/habana-container-runtime,
-//     filterDevicesByENV takes the first entry that begins with the name, without a value as all.
+//     filterDevicesByENV takes the first entry that begins with the name, without a value as all;
+//     without an entry it gives all, as visible_devices_all_as_default is true by default.
 //     In the mode legacy, cmd/habana-container-runtime-hook, getEnvMap and
 //     getDevicesFromEnvvar take the last variable of exactly that name, where no variable, an
 //     empty one and void all stand for all devices, and only none for none.
@@ -73,7 +74,7 @@ var vendors = []*vendor{
 		readers: []reader{
 			{
 				names: []string{"NVIDIA_VISIBLE_DEVICES"}, takes: TakesLast, nothing: "void",
-				others: []string{"", "none"},
+				others: []string{"", "none"}, unset: isOldCUDA,
 			},
 			{
 				names: []string{"NVIDIA_IMEX_CHANNELS"}, takes: TakesLast, nothing: "void", others: []string{""},
@@ -107,8 +108,11 @@ var vendors = []*vendor{
 	{
 		name: "habana.ai",
 		readers: []reader{
-			{names: []string{"HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES*"}, takes: TakesFirst, nothing: "none"},
-			{names: []string{"HABANA_VISIBLE_DEVICES"}, takes: TakesLast, nothing: "none"},
+			{
+				names: []string{"HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES*"}, takes: TakesFirst,
+				nothing: "none", unset: always,
+			},
+			{names: []string{"HABANA_VISIBLE_DEVICES"}, takes: TakesLast, nothing: "none", unset: always},
 		},
 		cdiKinds: []string{"habana.ai/*", "*.habana.ai/*", "intel.com/gaudi"},
 		files:    []string{"/dev/hl0", "/dev/accel/accel_controlD0"},
@@ -147,6 +151,19 @@ var vendors = []*vendor{
 func gate(name string) reader {
 	return reader{names: []string{name}, takes: TakesLast, nothing: "disabled", others: []string{""}, extends: true}
 }
+
+// isOldCUDA reports whether the variables are those of an image of the old kind: it has
+// CUDA_VERSION, but not NVIDIA_REQUIRE_CUDA.
+func isOldCUDA(env []string) bool {
+	values := map[string]string{}
+	for _, entry := range env {
+		name, value, _ := strings.Cut(entry, "=")
+		values[name] = value
+	}
+	return values["CUDA_VERSION"] != "" && values["NVIDIA_REQUIRE_CUDA"] == ""
+}
+
+func always([]string) bool { return true }
 
 // hasNoSlash reports whether none of the names in a value leads out of a directory.
 func hasNoSlash(value string) bool { return !strings.Contains(value, "/") }

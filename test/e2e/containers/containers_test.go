@@ -34,9 +34,7 @@ func TestNoRandomContainerStartsWithWhatItsVendorsRuntimeWouldObey(t *testing.T)
 			})
 			c.check(t)
 			n.expectRegistered(t, logOf(t, n.Kubecri)[len(kubecri):], killed)
-			if n.Containerd.PID() != pid || strings.Contains(logOf(t, n.Containerd)[len(runtime):], "panic") {
-				t.Error("containerd has ended, or panicked; see", n.Containerd.LogPath)
-			}
+			n.expectRuntimeAlive(t, logOf(t, n.Containerd)[len(runtime):], pid)
 		})
 	}
 }
@@ -142,12 +140,27 @@ func (n *node) restart(ctx context.Context, t *testing.T) {
 // after it was killed, at least once, and that the runtime has not dropped it.
 func (n *node) expectRegistered(t *testing.T, log string, killed int) {
 	t.Helper()
-	const dropped, registered = "The container runtime has ended the NRI connection", "Registered with NRI"
-	if times := strings.Count(log, dropped); times > 0 {
-		t.Errorf("the runtime has dropped kubecri %d times", times)
-	}
+	const registered = "Registered with NRI"
+	n.expectNotDropped(t, log)
 	if times := strings.Count(log, registered); times != killed || times == 0 {
 		t.Errorf("kubecri was registered %d times, and killed %d times", times, killed)
+	}
+}
+
+// expectNotDropped fails the test if the log of kubecri says that the runtime has dropped it.
+func (n *node) expectNotDropped(t *testing.T, log string) {
+	t.Helper()
+	if times := strings.Count(log, "The container runtime has ended the NRI connection"); times > 0 {
+		t.Errorf("the runtime has dropped kubecri %d times; see %s", times, n.Kubecri.LogPath)
+	}
+}
+
+// expectRuntimeAlive fails the test unless containerd is the process that it was, whose log has no
+// panic.
+func (n *node) expectRuntimeAlive(t *testing.T, log string, pid int) {
+	t.Helper()
+	if n.Containerd.PID() != pid || strings.Contains(log, "panic") {
+		t.Error("containerd has ended, or panicked; see", n.Containerd.LogPath)
 	}
 }
 

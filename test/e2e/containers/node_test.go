@@ -85,9 +85,20 @@ type sandbox struct {
 	config *runtimeapi.PodSandboxConfig
 }
 
-// run creates the pod in the API server, with the annotations of its sandbox left out, and runs its
-// sandbox. An error is the runtime's.
+// run prepares a sandbox of the pod and runs it. An error with a sandbox is the runtime's.
 func (n *node) run(ctx context.Context, p pod) (*sandbox, error) {
+	s, err := n.prepare(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := n.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: s.config})
+	s.id = answer.GetPodSandboxId()
+	return s, err
+}
+
+// prepare creates the pod in the API server, with the annotations of its sandbox left out, and
+// returns a sandbox that is not in the runtime yet.
+func (n *node) prepare(ctx context.Context, p pod) (*sandbox, error) {
 	object := clustertest.IdlePod(n.namespace, fmt.Sprint("pod-", n.names.Add(1)), nil)
 	object.Spec.NodeName = n.Name
 	object.Spec.Containers = nil
@@ -113,9 +124,7 @@ func (n *node) run(ctx context.Context, p pod) (*sandbox, error) {
 		},
 	}}
 	s.config.Annotations["kubernetes.io/config.source"] = "api"
-	answer, err := n.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: s.config})
-	s.id = answer.GetPodSandboxId()
-	return s, err
+	return s, nil
 }
 
 // remove removes the pod and its sandbox with all containers.
@@ -141,14 +150,16 @@ func (s *sandbox) remove(ctx context.Context, t *testing.T) {
 // read the file of a CDI device yet, or this node does not know the pod yet.
 var passing = []string{"unresolvable CDI devices kubedevice.io/", "not known to this node yet", "is not known: "}
 
+func hasPart(err error, parts []string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(err.Error(), part) })
+}
+
 // create creates and starts a container, and tries again as the kubelet does. It returns its ID,
 // and an error of the runtime's.
 func (s *sandbox) create(ctx context.Context, c container) (id string, err error) {
 	for {
 		id, err = s.tryToCreate(ctx, c.ContainerConfig)
-		if err == nil || !slices.ContainsFunc(passing, func(part string) bool {
-			return strings.Contains(err.Error(), part)
-		}) {
+		if err == nil || !hasPart(err, passing) {
 			return id, err
 		}
 		select {

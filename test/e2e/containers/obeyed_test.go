@@ -46,13 +46,14 @@ func (c config) first(begin string) (entry string, set bool) {
 func (c config) obeyed() (devices []string) {
 	add := func(format string, args ...any) { devices = append(devices, fmt.Sprintf(format, args...)) }
 	// nvidia-container-toolkit, internal/config/image: a map of all variables; an image of the old
-	// kind has CUDA_VERSION and stands for all devices.
+	// kind has CUDA_VERSION without NVIDIA_REQUIRE_CUDA, and stands for all devices.
 	visible, set := c.last("NVIDIA_VISIBLE_DEVICES")
-	_, cuda := c.last("CUDA_VERSION")
+	cuda, _ := c.last("CUDA_VERSION")
+	require, _ := c.last("NVIDIA_REQUIRE_CUDA")
 	switch {
 	case set && visible != "" && visible != "void" && visible != "none":
 		add("NVIDIA_VISIBLE_DEVICES=%s", visible)
-	case !set && cuda:
+	case !set && cuda != "" && require == "":
 		add("CUDA_VERSION without NVIDIA_VISIBLE_DEVICES")
 	}
 	for _, mount := range c.Mounts {
