@@ -6,9 +6,9 @@ package grouptree
 import (
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
+	"github.com/kubedevice/kubedevice/pkg/truncate"
 )
 
 // maxWord bounds the bytes of a name in a reason. Names come from users and nodes and can have any
@@ -137,10 +137,7 @@ func (w wording) quantity(n int64) string {
 
 // word returns a name, shortened when it is too long for a message.
 func word(name string) string {
-	if len(name) <= maxWord {
-		return name
-	}
-	return strings.ToValidUTF8(name[:maxWord], "") + "…"
+	return truncate.Ellipsize(name, maxWord)
 }
 
 // Human returns a quantity as people write it: from 1 MiB on in the largest binary unit that gives

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/kubedevice/kubedevice/pkg/truncate"
 )
 
 // maxLine bounds the text of a refusal, which may quote a plugin.
@@ -26,10 +28,7 @@ type refusal struct {
 
 func (r *refusal) Error() string {
 	line := strings.Join(strings.Fields(r.Cause+"; "+r.Next), " ")
-	if len(line) > maxLine {
-		line = strings.ToValidUTF8(line[:maxLine], "") + "…"
-	}
-	return line
+	return truncate.Ellipsize(line, maxLine)
 }
 
 func refuse(next, causeFormat string, args ...any) *refusal {

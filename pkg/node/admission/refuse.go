@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/logkey"
+	"github.com/kubedevice/kubedevice/pkg/truncate"
 )
 
 // refusal is an error with the code that the kubelet gets.
@@ -93,9 +94,8 @@ const maxText = 1024
 // short returns a text of at most maxText bytes that the CRI and NRI can transport: both have UTF-8
 // alone, and the text may be what a device plugin said.
 func short(text string) string {
-	const ellipsis = "…"
 	if len(text) <= maxText {
 		return strings.ToValidUTF8(text, string(utf8.RuneError))
 	}
-	return strings.ToValidUTF8(text[:maxText-len(ellipsis)], "") + ellipsis
+	return truncate.Ellipsize(text, maxText-len(truncate.Ellipsis))
 }

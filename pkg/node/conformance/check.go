@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+
+	"github.com/kubedevice/kubedevice/pkg/truncate"
 )
 
 // check is one check of a plugin of type T.
@@ -146,8 +148,5 @@ const maxBrief = 300
 
 // brief shortens a text that quotes a plugin.
 func brief(text string) string {
-	if len(text) <= maxBrief {
-		return text
-	}
-	return text[:maxBrief] + "…"
+	return truncate.Ellipsize(text, maxBrief)
 }

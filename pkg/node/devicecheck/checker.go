@@ -29,6 +29,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
+	"github.com/kubedevice/kubedevice/pkg/truncate"
 )
 
 // maxPending is how many containers are followed at a time, and how many more may wait for that.
@@ -207,10 +208,7 @@ const maxRequest = 200
 // message says what a container lacks, why, and what its pod's owner and the node's administrator
 // can do.
 func message(container string, expected firewall.Expected, now Container) string {
-	request := expected.Request
-	if len(request) > maxRequest {
-		request = request[:maxRequest] + "…"
-	}
+	request := truncate.Ellipsize(expected.Request, maxRequest)
 	handler := fmt.Sprintf("runtime handler %q", now.Handler)
 	if now.Handler == "" {
 		handler = "default runtime handler"

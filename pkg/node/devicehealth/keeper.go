@@ -27,6 +27,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/pkg/truncate"
 )
 
 const (
@@ -359,8 +360,7 @@ func conditionOf(a affected) pods.Failure {
 	for _, f := range a.failed {
 		texts = append(texts, f.text())
 	}
-	message := strings.Join(texts, "; ")
-	message = strings.ToValidUTF8(message[:min(len(message), maxConditionBytes)], "")
+	message := truncate.Bytes(strings.Join(texts, "; "), maxConditionBytes)
 	return pods.Failure{Status: string(corev1.ConditionFalse), Reason: a.failed[0].Reason, Message: message}
 }
 

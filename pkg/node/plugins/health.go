@@ -10,13 +10,13 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"strings"
 
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/pkg/truncate"
 )
 
 // The reasons of unhealthy devices whose plugins give none.
@@ -59,7 +59,7 @@ func sanitize(list []device.Health) map[string]device.Health {
 				h.Reason = ""
 			}
 		}
-		h.Message = strings.ToValidUTF8(h.Message[:min(len(h.Message), maxMessage)], "")
+		h.Message = truncate.Bytes(h.Message, maxMessage)
 		if kept == nil {
 			kept = map[string]device.Health{}
 		}

@@ -5,10 +5,10 @@ package pluginhost
 
 import (
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/kubedevice/kubedevice/pkg/plugincall"
+	"github.com/kubedevice/kubedevice/pkg/truncate"
 )
 
 // ErrNoAnswer is matched by the errors that say that a plugin did not answer: it failed, or was not
@@ -48,4 +48,4 @@ func cause(err error) string {
 const maxText = 256
 
 // Clip returns a text that a plugin made, shortened when it is too long for a message.
-func Clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxText)], "") }
+func Clip(text string) string { return truncate.Bytes(text, maxText) }
