@@ -54,7 +54,7 @@ type references map[arrow]map[string]bool
 type loaded struct {
 	directory  string
 	references references
-	functions  []string // fields of structs that are functions, see functionFieldsOf
+	functions  []string // fields of structs that hold functions, see functionFieldsOf
 }
 
 func (p loaded) describe(back []arrow) string {

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -100,7 +99,7 @@ func start(
 	if err != nil {
 		return nil, err
 	}
-	metrics.RegisterCaches(schedulers.CacheStats, shared.Nodes().CacheStats)
+	metrics.RegisterCaches(schedulers, shared.Nodes())
 	shared.Run(func(ctx context.Context) { policies.Watch(ctx, handle.ClientSet()) })
 	shared.Run(func(ctx context.Context) {
 		server := handle.ClientSet().Discovery()
@@ -126,7 +125,7 @@ func start(
 		Placement: whatif.New(ctx, shared, handle, configured{}).Handler(),
 		Client:    handle.ClientSet(),
 		Pods:      core.Pods().Lister(),
-		Synced:    []cache.InformerSynced{core.Nodes().Informer().HasSynced, core.Pods().Informer().HasSynced},
+		Informers: []readapi.Informer{core.Nodes().Informer(), core.Pods().Informer()},
 	})
 	return shared, err
 }

@@ -28,7 +28,7 @@ const (
 // CRI is the front for calls of the CRI: it reads them, and appends to them.
 type CRI struct{ *Admission }
 
-// CreateContainer is the criproxy.Edit of CreateContainerMethod.
+// CreateContainer edits requests of CreateContainerMethod, see criproxy.Editor.
 func (c CRI) CreateContainer(ctx context.Context, raw []byte) (suffix []byte, err error) {
 	request, err := inject.Decode(raw)
 	if err != nil {
@@ -59,14 +59,14 @@ const (
 	MaxContainerRequest = 2*nribound.MaxContents + 128<<10 // it has the sandbox's configuration, too
 )
 
-// SandboxTooLong is the criproxy.Limit of RunPodSandboxMethod.
+// SandboxTooLong refuses requests of RunPodSandboxMethod, see criproxy.Refuser.
 func (c CRI) SandboxTooLong(ctx context.Context, request io.Reader, bytes int) error {
 	pod, _ := metadataOf(request, sandboxInRun, metadataPath{})
 	return c.Refuse(ctx, pod, fmt.Errorf("pod %s/%s: its request to the container runtime has %d bytes, and at most "+
 		"%d are allowed: shorten its labels and annotations", pod.Namespace, pod.Name, bytes, MaxSandboxRequest))
 }
 
-// ContainerTooLong is the criproxy.Limit of CreateContainerMethod.
+// ContainerTooLong refuses requests of CreateContainerMethod, see criproxy.Refuser.
 func (c CRI) ContainerTooLong(ctx context.Context, request io.Reader, bytes int) error {
 	pod, container := metadataOf(request, sandboxInCreate, containerInCreate)
 	return c.Refuse(ctx, pod, fmt.Errorf("container %q of pod %s/%s: its request to the container runtime has %d "+
@@ -106,9 +106,9 @@ func (c CRI) checkContents(ctx context.Context, request *runtimeapi.CreateContai
 var errRestore = errors.New("a pod that requests devices cannot be restored from a checkpoint: " +
 	"it has neither the state of its devices nor a place for other devices; create it anew")
 
-// RestorePod is the criproxy.Edit of RestorePodMethod: it refuses device pods, and where the
-// firewall guards devices, all others, too: a restored process keeps the environment and the
-// devices of its checkpoint.
+// RestorePod edits requests of RestorePodMethod, see criproxy.Editor: it refuses device pods, and
+// where the firewall guards devices, all others, too: a restored process keeps the environment and
+// the devices of its checkpoint.
 func (c CRI) RestorePod(ctx context.Context, raw []byte) ([]byte, error) {
 	pod, err := parseRestore(raw)
 	if err != nil {
@@ -127,7 +127,7 @@ func (c CRI) RestorePod(ctx context.Context, raw []byte) ([]byte, error) {
 	return nil, nil
 }
 
-// CreationFailed is the criproxy.Failed of CreateContainerMethod.
+// CreationFailed receives failed calls of CreateContainerMethod, see criproxy.Editor.
 func (c CRI) CreationFailed(ctx context.Context, raw []byte, err error) {
 	if !concernsCDI(err) {
 		return // before the request is decoded once more

@@ -100,7 +100,13 @@ type announcer struct {
 
 	mu      sync.Mutex
 	sending bool
-	waiting []func()
+	waiting []event
+}
+
+// event is an event that waits for a client.
+type event struct {
+	about                 *corev1.ObjectReference
+	kind, reason, message string // kind as Kubernetes names types of events
 }
 
 func newAnnouncer(ctx context.Context, nodeName string) *announcer {
@@ -117,8 +123,8 @@ func (a *announcer) sendTo(client kubernetes.Interface) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.sending = true
-	for _, send := range a.waiting {
-		send()
+	for _, e := range a.waiting {
+		a.send(e)
 	}
 	a.waiting = nil
 }
@@ -132,14 +138,16 @@ func (a *announcer) Warn(about *corev1.ObjectReference, reason, message string) 
 func (a *announcer) announce(about *corev1.ObjectReference, eventType, reason, message string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	send := func() { a.recorder.Event(about, eventType, reason, message) }
+	e := event{about, eventType, reason, message}
 	switch {
 	case a.sending:
-		send()
+		a.send(e)
 	case len(a.waiting) < maxWaiting:
-		a.waiting = append(a.waiting, send)
+		a.waiting = append(a.waiting, e)
 	}
 }
+
+func (a *announcer) send(e event) { a.recorder.Event(e.about, e.kind, e.reason, e.message) }
 
 // WarnRefused puts a warning on the pod that it is refused.
 func (a *announcer) WarnRefused(pod *corev1.ObjectReference, message string) {

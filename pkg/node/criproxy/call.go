@@ -42,10 +42,10 @@ func (p *Proxy) serveCall(_ any, down grpc.ServerStream) (err error) {
 	if err != nil {
 		return err
 	}
-	if failed, ok := p.options.Failed[method]; ok {
+	if editor, ok := p.options.Editors[method]; ok {
 		defer func() {
 			if err != nil {
-				failed(down.Context(), request, err)
+				editor.Failed(down.Context(), request, err)
 			}
 		}()
 	}
@@ -58,7 +58,7 @@ func (p *Proxy) serveCall(_ any, down grpc.ServerStream) (err error) {
 // edited receives the first request of an edited or limited method, edits it, and returns it with
 // the original request. For all other methods it returns nil at once.
 func (p *Proxy) edited(method string, down grpc.ServerStream) (first *frame, original []byte, err error) {
-	edit, isEdited := p.options.Edits[method]
+	editor, isEdited := p.options.Editors[method]
 	limit, isLimited := p.options.Limits[method]
 	if !isEdited && !isLimited {
 		return nil, nil, nil
@@ -72,7 +72,7 @@ func (p *Proxy) edited(method string, down grpc.ServerStream) (first *frame, ori
 	}
 	failpoint.Reach(failpoint.Received)
 	original = request.data.Materialize()
-	suffix, err := edit(down.Context(), original)
+	suffix, err := editor.Edit(down.Context(), original)
 	if err != nil {
 		request.free()
 		return nil, nil, err
@@ -86,7 +86,7 @@ func (p *Proxy) edited(method string, down grpc.ServerStream) (first *frame, ori
 
 // receive receives the first request of a call, within the limit if there is one.
 func (p *Proxy) receive(method string, down grpc.ServerStream, limit Limit) (*frame, error) {
-	if limit.Refuse != nil {
+	if limit.Refuser != nil {
 		select {
 		case p.receiving <- struct{}{}:
 			defer func() { <-p.receiving }()
@@ -101,17 +101,17 @@ func (p *Proxy) receive(method string, down grpc.ServerStream, limit Limit) (*fr
 		}
 		return nil, err
 	}
-	if length := request.data.Len(); limit.Refuse != nil && length > limit.Bytes {
+	if length := request.data.Len(); limit.Refuser != nil && length > limit.Bytes {
 		defer request.free()
 		reader := request.data.Reader()
 		defer reader.Close()
-		return nil, limit.Refuse(down.Context(), reader, length)
+		return nil, limit.Refuser.Refuse(down.Context(), reader, length)
 	}
 	return request, nil
 }
 
 // isEdited reports whether requests of the method are edited.
-func (p *Proxy) isEdited(method string) bool { return p.options.Edits[method] != nil }
+func (p *Proxy) isEdited(method string) bool { return p.options.Editors[method] != nil }
 
 // forward opens the call at the runtime and forwards messages both ways until the runtime ends it.
 // first, if not nil, is an already received request. waited grows by the time that the call waits

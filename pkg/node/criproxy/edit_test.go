@@ -17,10 +17,10 @@ import (
 const editedMethod = "/x.Y/Edited"
 
 func TestEditAppendsOnlyToTheRequest(t *testing.T) {
-	client := startBoth(t, echo, Options{Edits: map[string]Edit{
-		editedMethod: func(_ context.Context, request []byte) ([]byte, error) {
+	client := startBoth(t, echo, Options{Editors: map[string]Editor{
+		editedMethod: edit(func(_ context.Context, request []byte) ([]byte, error) {
 			return append([]byte("+"), request...), nil
-		},
+		}),
 	}})
 	for method, want := range map[string]string{editedMethod: "abc+abc", "/x.Y/Other": "abc"} {
 		got, err := invoke(testContext(t), client, method, []byte("abc"))
@@ -31,8 +31,8 @@ func TestEditAppendsOnlyToTheRequest(t *testing.T) {
 }
 
 func TestEmptyEditKeepsTheRequest(t *testing.T) {
-	client := startBoth(t, echo, Options{Edits: map[string]Edit{
-		editedMethod: func(context.Context, []byte) ([]byte, error) { return nil, nil },
+	client := startBoth(t, echo, Options{Editors: map[string]Editor{
+		editedMethod: edit(func(context.Context, []byte) ([]byte, error) { return nil, nil }),
 	}})
 	got, err := invoke(testContext(t), client, editedMethod, []byte("abc"))
 	if err != nil || string(got) != "abc" {
@@ -45,10 +45,10 @@ func TestRefusedCallDoesNotReachTheRuntime(t *testing.T) {
 	client := startBoth(t, func(method string, stream grpc.ServerStream) error {
 		reached.Store(true)
 		return echo(method, stream)
-	}, Options{Edits: map[string]Edit{
-		editedMethod: func(context.Context, []byte) ([]byte, error) {
+	}, Options{Editors: map[string]Editor{
+		editedMethod: edit(func(context.Context, []byte) ([]byte, error) {
 			return nil, status.Error(codes.FailedPrecondition, "device taken")
-		},
+		}),
 	}})
 	_, err := invoke(testContext(t), client, editedMethod, []byte("abc"))
 	if status.Code(err) != codes.FailedPrecondition || status.Convert(err).Message() != "device taken" {
@@ -62,13 +62,13 @@ func TestRefusedCallDoesNotReachTheRuntime(t *testing.T) {
 func TestEditSeesMetadataAndDeadline(t *testing.T) {
 	var key []string
 	var deadline bool
-	client := startBoth(t, echo, Options{Edits: map[string]Edit{
-		editedMethod: func(ctx context.Context, _ []byte) ([]byte, error) {
+	client := startBoth(t, echo, Options{Editors: map[string]Editor{
+		editedMethod: edit(func(ctx context.Context, _ []byte) ([]byte, error) {
 			md, _ := metadata.FromIncomingContext(ctx)
 			key = md.Get("key")
 			_, deadline = ctx.Deadline()
 			return nil, nil
-		},
+		}),
 	}})
 	if _, err := invoke(metadata.AppendToOutgoingContext(testContext(t), "key", "v"), client, editedMethod,
 		nil); err != nil {
@@ -80,8 +80,8 @@ func TestEditSeesMetadataAndDeadline(t *testing.T) {
 }
 
 func TestEditedCallNeedsARequest(t *testing.T) {
-	client := startBoth(t, echo, Options{Edits: map[string]Edit{
-		editedMethod: func(context.Context, []byte) ([]byte, error) { return nil, nil },
+	client := startBoth(t, echo, Options{Editors: map[string]Editor{
+		editedMethod: edit(func(context.Context, []byte) ([]byte, error) { return nil, nil }),
 	}})
 	stream, err := client.NewStream(testContext(t), anyShape, editedMethod)
 	if err != nil {
@@ -94,12 +94,25 @@ func TestEditedCallNeedsARequest(t *testing.T) {
 	}
 }
 
-func TestFailedIsCalledForFailedEditedCalls(t *testing.T) {
-	type failure struct{ request, message string }
-	failures := make(chan failure, 10)
-	reported := func(_ context.Context, request []byte, err error) {
-		failures <- failure{string(request), status.Convert(err).Message()}
+// failure is a failed call: its request, and the message of its status.
+type failure struct{ request, message string }
+
+// reporting refuses one request, edits all others, and sends failed calls to a channel.
+type reporting struct{ failures chan<- failure }
+
+func (r reporting) Edit(_ context.Context, request []byte) ([]byte, error) {
+	if string(request) == "refused" {
+		return nil, status.Error(codes.FailedPrecondition, "device taken")
 	}
+	return []byte("+"), nil
+}
+
+func (r reporting) Failed(_ context.Context, request []byte, err error) {
+	r.failures <- failure{string(request), status.Convert(err).Message()}
+}
+
+func TestFailedIsCalledForFailedEditedCalls(t *testing.T) {
+	failures := make(chan failure, 10)
 	for name, unary := range map[string]map[string]bool{"as a stream": nil, "as a unary call": {editedMethod: true}} {
 		client := startBoth(t, func(_ string, stream grpc.ServerStream) error {
 			var message []byte
@@ -111,14 +124,8 @@ func TestFailedIsCalledForFailedEditedCalls(t *testing.T) {
 			}
 			return status.Errorf(codes.Unknown, "no %s", message)
 		}, Options{
-			Edits: map[string]Edit{editedMethod: func(_ context.Context, request []byte) ([]byte, error) {
-				if string(request) == "refused" {
-					return nil, status.Error(codes.FailedPrecondition, "device taken")
-				}
-				return []byte("+"), nil
-			}},
-			Failed: map[string]Failed{editedMethod: reported},
-			Unary:  unary,
+			Editors: map[string]Editor{editedMethod: reporting{failures}},
+			Unary:   unary,
 		})
 		for _, request := range []string{"refused", "good", "bad"} {
 			_, err := invoke(testContext(t), client, editedMethod, []byte(request))

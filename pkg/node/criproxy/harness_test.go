@@ -33,6 +33,13 @@ func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
+// edit is an Editor that ignores failed calls.
+type edit func(ctx context.Context, request []byte) ([]byte, error)
+
+func (e edit) Edit(ctx context.Context, request []byte) ([]byte, error) { return e(ctx, request) }
+
+func (edit) Failed(context.Context, []byte, error) {}
+
 // handler is a runtime's answer to any call.
 type handler func(method string, stream grpc.ServerStream) error
 

@@ -18,20 +18,24 @@ import (
 
 const limitedMethod = "/x.Y/Limited"
 
+// refuser refuses a request with its first three bytes and its length.
+type refuser struct{}
+
+func (refuser) Refuse(_ context.Context, request io.Reader, length int) error {
+	start := make([]byte, 3)
+	if _, err := io.ReadFull(request, start); err != nil {
+		return err
+	}
+	return status.Errorf(codes.FailedPrecondition, "%s has %d bytes", start, length)
+}
+
 // limitedTo limits limitedMethod, and an edited method as well.
 func limitedTo(limit int) Options {
-	refuse := func(_ context.Context, request io.Reader, length int) error {
-		start := make([]byte, 3)
-		if _, err := io.ReadFull(request, start); err != nil {
-			return err
-		}
-		return status.Errorf(codes.FailedPrecondition, "%s has %d bytes", start, length)
-	}
 	return Options{
-		Edits: map[string]Edit{
-			editedMethod: func(context.Context, []byte) ([]byte, error) { return []byte("+"), nil },
+		Editors: map[string]Editor{
+			editedMethod: edit(func(context.Context, []byte) ([]byte, error) { return []byte("+"), nil }),
 		},
-		Limits: map[string]Limit{limitedMethod: {limit, refuse}, editedMethod: {limit, refuse}},
+		Limits: map[string]Limit{limitedMethod: {limit, refuser{}}, editedMethod: {limit, refuser{}}},
 	}
 }
 

@@ -26,11 +26,14 @@ func TestObservesCodeAndRuntimeTimeOfEveryCall(t *testing.T) {
 		return echo(method, stream)
 	}, Options{
 		Metrics: calls(seen),
-		Edits: map[string]Edit{
-			"/x.Y/SlowEdit": func(context.Context, []byte) ([]byte, error) { <-time.After(slow); return nil, nil },
-			"/x.Y/Refused": func(context.Context, []byte) ([]byte, error) {
+		Editors: map[string]Editor{
+			"/x.Y/SlowEdit": edit(func(context.Context, []byte) ([]byte, error) {
+				<-time.After(slow)
+				return nil, nil
+			}),
+			"/x.Y/Refused": edit(func(context.Context, []byte) ([]byte, error) {
 				return nil, status.Error(codes.FailedPrecondition, "")
-			},
+			}),
 		},
 	})
 	for method, want := range map[string]struct {

@@ -12,8 +12,8 @@
 // by itself, which the kubelet would remember until its restart; during an outage of the runtime,
 // it answers Unavailable.
 //
-// A method can have an [Edit], which sees the request's bytes before the runtime and may refuse the
-// call or append to the request. Appending is an edit because protobuf merges: a repeated
+// A method can have an [Editor], which sees the request's bytes before the runtime and may refuse
+// the call or append to the request. Appending is an edit because protobuf merges: a repeated
 // occurrence of a field extends a repeated field or a map, and merges into a message. The kubelet's
 // bytes stay unchanged.
 package criproxy
@@ -33,34 +33,40 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Edit inspects a request before the runtime sees it. It returns bytes to append to the request, or
-// none. An error is the call's answer, and the call does not reach the runtime. ctx is the call's
-// own. Edit must not keep or change request.
-type Edit func(ctx context.Context, request []byte) (suffix []byte, err error)
+// Editor edits the requests of a method. Its methods are called from many goroutines.
+type Editor interface {
+	// Edit inspects a request before the runtime sees it. It returns bytes to append to the
+	// request, or none. An error is the call's answer, and the call does not reach the runtime. ctx
+	// is the call's own. Edit must not keep or change request.
+	Edit(ctx context.Context, request []byte) (suffix []byte, err error)
+	// Failed receives each failed call that Edit admitted, before the caller gets the status:
+	// request is the request that Edit saw, err the status. ctx is the call's own, and may be done.
+	// Failed must not change request.
+	Failed(ctx context.Context, request []byte, err error)
+}
 
 // Limit is the maximum length of the first request of a method. The proxy holds a longer one only
 // until it has refused it.
 type Limit struct {
 	Bytes int
-	// Refuse returns the call's answer for a longer request. ctx is the call's own. Refuse must not
-	// keep request.
-	Refuse func(ctx context.Context, request io.Reader, bytes int) error
+	// Refuser answers calls with a longer request.
+	Refuser Refuser
 }
 
-// Failed receives a failed call: request is the request that the edit saw, err the status that the
-// caller gets. ctx is the call's own, and may be done. Failed must not change request.
-type Failed func(ctx context.Context, request []byte, err error)
+// Refuser refuses requests of a method. It is called from many goroutines.
+type Refuser interface {
+	// Refuse returns the call's answer for a request of so many bytes. ctx is the call's own.
+	// Refuse must not keep request.
+	Refuse(ctx context.Context, request io.Reader, bytes int) error
+}
 
 // Options configure a Proxy.
 type Options struct {
-	// Edits are the edited methods by full name, such as
-	// /runtime.v1.RuntimeService/CreateContainer. The method's first request is edited.
-	Edits map[string]Edit
+	// Editors edit the first request of methods, by full name, such as
+	// /runtime.v1.RuntimeService/CreateContainer.
+	Editors map[string]Editor
 	// Limits are the limits of methods, by full name.
 	Limits map[string]Limit
-	// Failed, for edited methods, receive each failed call that their edit admitted, before the
-	// caller gets the status.
-	Failed map[string]Failed
 	// Unary are methods, by full name, with one request and one reply. Naming a method here makes
 	// its calls cheaper and bounds the memory of its replies; the proxy forwards all others as
 	// streams, which suits any call.

@@ -121,13 +121,18 @@ func TestRememberedAnswersAreThoseThatThePluginGives(t *testing.T) {
 	}
 }
 
+// retranslationCounter counts how often pods were scheduled again.
+type retranslationCounter int
+
+func (c *retranslationCounter) Requeue() { *c++ }
+
 func TestATranslatorIsAskedOnceForAllNodesThatAreBuiltAlike(t *testing.T) {
 	plugin := &translator{}
 	var calls *atomic.Int64
 	plugin.fake, calls = counting(gpus())
 	s := set(t, clock.RealClock{}, plugin)
-	retranslations := 0
-	s.OnRetranslation(func() { retranslations++ })
+	retranslations := retranslationCounter(0)
+	s.OnRetranslation(&retranslations)
 	var nodes []*Node
 	for i := range 10 {
 		nodes = append(nodes, nodeLike(t, s, fmt.Sprint("n", i), 2, int64(i)))

@@ -40,7 +40,13 @@ type Set struct {
 	groupScheduler groupScheduler
 	searches       *searches
 
-	retranslated atomic.Pointer[func()]
+	retranslated atomic.Pointer[Requeuer]
+}
+
+// Requeuer has pods that wait scheduled again.
+type Requeuer interface {
+	// Requeue has all of them scheduled again. It returns at once.
+	Requeue()
 }
 
 // New returns the set of these plugins, in that order. A plugin that panics when it is asked for
@@ -105,13 +111,13 @@ func Load(ctx context.Context, recorder Recorder, dir string, allowWritable bool
 	return New(klog.FromContext(ctx), recorder, plugins...)
 }
 
-// OnRetranslation sets the function that is called when a node has changed how a plugin translates
-// requests: pods that wait may then request something else. f must return at once.
-func (s *Set) OnRetranslation(f func()) { s.retranslated.Store(&f) }
+// OnRetranslation sets the requeuer for when a node has changed how a plugin translates requests:
+// pods that wait may then request something else.
+func (s *Set) OnRetranslation(requeuer Requeuer) { s.retranslated.Store(&requeuer) }
 
 func (s *Set) announceRetranslation() {
-	if f := s.retranslated.Load(); f != nil {
-		(*f)()
+	if requeuer := s.retranslated.Load(); requeuer != nil {
+		(*requeuer).Requeue()
 	}
 }
 

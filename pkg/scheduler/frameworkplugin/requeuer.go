@@ -50,6 +50,9 @@ type requeuer struct {
 // back-off.
 const requeuePause = time.Second
 
+// Requeue implements allocation.Requeuer.
+func (r *requeuer) Requeue() { r.after(0) }
+
 // after activates the pods after a delay, or earlier, but not within requeuePause of the last time.
 // Calls until then share that activation: a pod that is activated too early is rejected again,
 // which calls after again.

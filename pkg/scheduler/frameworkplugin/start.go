@@ -59,7 +59,7 @@ func NewShared(
 	s.quotaMode = options.Quota
 	s.quotas = newQuotas(handle.ClientSet(), s, s.requeuer)
 	s.retries = &retries{runner: s, clock: clk, queue: queue}
-	schedulers.OnRetranslation(func() { s.requeuer.after(0) })
+	schedulers.OnRetranslation(s.requeuer)
 
 	registration, err := core.Nodes().Informer().AddEventHandler(s.nodeHandler(ctx))
 	if err != nil {

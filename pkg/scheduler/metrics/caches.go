@@ -23,13 +23,16 @@ func describeCache(name, help string) *metrics.Desc {
 		metrics.BuildFQName(namespace, subsystem, "cache_"+name), help, []string{"cache"}, nil, metrics.ALPHA, "")
 }
 
-// CacheStats returns what caches have done so far, by their names.
-type CacheStats func() map[string]cache.Stats
+// Caches are caches with metrics.
+type Caches interface {
+	// CacheStats returns what the caches have done so far, by their names.
+	CacheStats() map[string]cache.Stats
+}
 
 // cacheCollector reads what caches have done when the metrics are read.
 type cacheCollector struct {
 	metrics.BaseStableCollector
-	sources []CacheStats
+	sources []Caches
 }
 
 // DescribeWithStability implements metrics.StableCollector.
@@ -42,7 +45,7 @@ func (*cacheCollector) DescribeWithStability(descs chan<- *metrics.Desc) {
 // CollectWithStability implements metrics.StableCollector.
 func (c *cacheCollector) CollectWithStability(values chan<- metrics.Metric) {
 	for _, source := range c.sources {
-		for name, stats := range source() {
+		for name, stats := range source.CacheStats() {
 			add := func(desc *metrics.Desc, kind metrics.ValueType, value uint64) {
 				values <- metrics.NewLazyConstMetric(desc, kind, float64(value), name)
 			}
@@ -56,6 +59,6 @@ func (c *cacheCollector) CollectWithStability(values chan<- metrics.Metric) {
 
 // RegisterCaches adds the metrics of these caches to the scheduler's registry. Of several calls in
 // one process the first counts.
-func RegisterCaches(sources ...CacheStats) {
+func RegisterCaches(sources ...Caches) {
 	_ = legacyregistry.CustomRegister(&cacheCollector{sources: sources}) // it fails for all but the first
 }

@@ -71,11 +71,16 @@ func TestMetricsCountStepLimitHitsAndPluginsThatComeBack(t *testing.T) {
 	}
 }
 
+// answers is one cache with metrics.
+type answers struct{ *cache.Cache[int, string] }
+
+func (a answers) CacheStats() map[string]cache.Stats {
+	return map[string]cache.Stats{"answers": a.Stats()}
+}
+
 func TestCachesAreReadWhenTheMetricsAre(t *testing.T) {
 	c := cache.New[int, string](4)
-	collector := &cacheCollector{sources: []CacheStats{
-		func() map[string]cache.Stats { return map[string]cache.Stats{"answers": c.Stats()} },
-	}}
+	collector := &cacheCollector{sources: []Caches{answers{c}}}
 	registry := basemetrics.NewKubeRegistry()
 	registry.CustomMustRegister(collector)
 	c.Get(1)

@@ -82,8 +82,14 @@ type Parts struct {
 	Client kubernetes.Interface
 	// Pods are all pods, including the scheduler's own if it runs in one.
 	Pods corelisters.PodLister
-	// Synced report whether the informers have all nodes and pods.
-	Synced []cache.InformerSynced
+	// Informers are those of nodes and pods.
+	Informers []Informer
+}
+
+// Informer is the part of a cache.SharedIndexInformer that a server needs.
+type Informer interface {
+	// HasSynced reports whether the informer has all objects of its first list.
+	HasSynced() bool
 }
 
 // Start serves the API on the port and publishes its address until the context ends that run passes
@@ -138,7 +144,7 @@ func (s *Server) serve(run func(func(context.Context)), parts Parts) error {
 		<-closed
 		<-stopped
 	})
-	run(func(ctx context.Context) { who.awaitComplete(ctx, parts.Synced) })
+	run(func(ctx context.Context) { who.awaitComplete(ctx, parts.Informers) })
 	publisher := &publisher{
 		leases: parts.Client.CoordinationV1().Leases(schedulerapi.Namespace), name: who.name, self: who,
 		certificate: serving.Cert, clock: who.clock,
@@ -173,7 +179,11 @@ func (s *Server) identify(parts Parts) (*identity, error) {
 }
 
 // awaitComplete waits until the informers have all of the cluster.
-func (i *identity) awaitComplete(ctx context.Context, synced []cache.InformerSynced) {
+func (i *identity) awaitComplete(ctx context.Context, informers []Informer) {
+	synced := make([]cache.InformerSynced, 0, len(informers))
+	for _, informer := range informers {
+		synced = append(synced, informer.HasSynced)
+	}
 	if cache.WaitForCacheSync(ctx.Done(), synced...) {
 		now := i.clock.Now()
 		i.since.Store(&now)
