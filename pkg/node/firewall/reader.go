@@ -42,8 +42,8 @@ type reader struct {
 	// permits, if it is not nil, permits what it is set to.
 	harmful bool
 	permits func(value string) bool
-	// unset, if it is not nil, reports whether the program gives all devices to a container that has
-	// none of the variables, by the rest of its environment.
+	// unset, if it is not nil, reports whether the program gives all devices to a container that
+	// has none of the variables, by the rest of its environment.
 	unset func(env []string) bool
 	// extends says that the program reads the variable only in containers that have a device of the
 	// vendor.

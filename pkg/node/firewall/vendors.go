@@ -39,11 +39,12 @@ type vendor struct {
 //   - NVIDIA: nvidia-container-toolkit 1.20. internal/config/image, WithEnv fills a map, so the
 //     last variable of a name counts, and names are compared as they are. The value void makes the
 //     runtime leave the container as it is; none would still add the driver's libraries. Without
-//     the variable, an image of the old kind (IsLegacy) asks for all. internal/modifier/cdi.go has what adds
-//     to the devices of a container that has some. cmd/nvidia-cdi-hook/apply-cuda-memory-limits
-//     takes the first of its variables (internal/oci, LookupEnv), and fails a container where one
-//     is empty. A mount below /var/run/nvidia-container-devices counts by the beginning of its
-//     path alone (requestsFromMounts). The test test/integration/toolkit runs the toolkit itself.
+//     the variable, an image of the old kind (IsLegacy) asks for all. internal/modifier/cdi.go has
+//     what adds to the devices of a container that has some.
+//     cmd/nvidia-cdi-hook/apply-cuda-memory-limits takes the first of its variables (internal/oci,
+//     LookupEnv), and fails a container where one is empty. A mount below
+//     /var/run/nvidia-container-devices counts by the beginning of its path alone
+//     (requestsFromMounts). The test test/integration/toolkit runs the toolkit itself.
 //   - AMD: ROCm/container-toolkit, internal/oci, getAMDEnv: the last variable counts that has the
 //     one name or begins with DOCKER_RESOURCE_. What is no number, no ID and not all is ignored
 //     (internal/gpu-tracker, parseGPUsList). It reserves the GPUs of each (ReserveGPUs), which
