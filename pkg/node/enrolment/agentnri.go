@@ -35,7 +35,8 @@ func (a agentNRI) facts(ctx context.Context, s *surroundings) []Fact {
 	socket := a.socketFact()
 	facts := []Fact{a.nodeFact(ctx, s), a.runtimeFact(ctx, s), socket}
 	if socket.Risk == None {
-		facts = append(facts, a.registrationFact(ctx, s, a.options.NRI.Socket), a.validatorFact(ctx, s))
+		facts = append(facts, a.registrationFact(ctx, s, a.options.NRI.Socket))
+		facts = append(facts, a.validatorFacts(ctx, s)...)
 	}
 	facts = append(facts, a.cdiFact(ctx, s), a.clockFact(ctx, s), a.programFact(ctx))
 	facts = append(facts, a.pluginFacts(ctx, s)...)

@@ -66,7 +66,7 @@ func (c cri) nriFacts(ctx context.Context, s *surroundings) []Fact {
 		return []Fact{fact("NRI", "off; kubecri does not need it")}
 	}
 	on := fact("NRI", "on; its plugins go on working next to kubecri, which registers there to be required")
-	return []Fact{on, c.validatorFact(ctx, s)}
+	return append([]Fact{on}, c.validatorFacts(ctx, s)...)
 }
 
 // holdersFact implements installation. A kubelet that starts fails a pod with a device of its own

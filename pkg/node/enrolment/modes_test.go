@@ -181,9 +181,7 @@ func TestWhatIsFoundOfNRI(t *testing.T) {
 		},
 		"a validator that excepts pods with an annotation": {
 			ModeNRI, settings(nri.Settings{Enabled: true, File: "/c", Tolerated: "t.example.com"}, nil), "validator",
-			Notice, "on, by /c", "except those of pods with the annotation t.example.com, t.example.com/pod or " +
-				"t.example.com/container.NAME: so that no tenant writes it, the policy kubedevice-missing-plugins " +
-				"must have t.example.com in its variable keys",
+			Notice, "on, by /c", "except those of pods with the annotation t.example.com",
 		},
 		"a validator that requires kubecri of all": {
 			ModeCRI, settings(nri.Settings{Enabled: true, Required: []string{"kubedevice"}}, nil), "validator", Notice,
@@ -191,7 +189,7 @@ func TestWhatIsFoundOfNRI(t *testing.T) {
 		},
 		"one that requires it of all but pods with an annotation": {
 			ModeCRI, settings(nri.Settings{Enabled: true, Required: []string{"kubedevice"}, Tolerated: "t.example.com"},
-				nil), "validator", Notice, "all containers require kubedevice", "kubedevice-missing-plugins",
+				nil), "validator", Notice, "all containers require kubedevice", "with the annotation t.example.com",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/documents"
+	"github.com/kubedevice/kubedevice/pkg/node/nri"
 )
 
 // registrationFact is about whether the runtime takes kubecri as a plugin. It was tried, unless the
@@ -23,11 +24,20 @@ func (e *Enrolment) registrationFact(ctx context.Context, s *surroundings, socke
 	return fact("NRI", "%s registers plugins at %s", runtime, socket)
 }
 
-// validatorFact is about the runtime's default validator, without which it creates containers with
-// devices while kubecri is away.
-func (e *Enrolment) validatorFact(ctx context.Context, s *surroundings) Fact {
-	const away = "while kubecri is away, containers with devices are created without them"
+// validatorFacts are about the runtime's default validator, and about who may be excepted from it.
+func (e *Enrolment) validatorFacts(ctx context.Context, s *surroundings) []Fact {
 	settings, err := e.options.Runtimes.Validator(ctx, s.kubelet.Endpoint)
+	facts := []Fact{e.validatorFact(settings, err)}
+	if err == nil && settings.Enabled && settings.Tolerated != "" {
+		facts = append(facts, e.tolerationFact(ctx, s, settings))
+	}
+	return facts
+}
+
+// validatorFact is about the runtime's default validator, without which it creates containers with
+// devices while kubecri is away. The error says why its settings are not known.
+func (e *Enrolment) validatorFact(settings nri.Settings, err error) Fact {
+	const away = "while kubecri is away, containers with devices are created without them"
 	switch {
 	case err != nil:
 		return fact("validator", "unknown: %v", err).notice("where it is off, " + away + "; when the first container " +
@@ -39,9 +49,7 @@ func (e *Enrolment) validatorFact(ctx context.Context, s *surroundings) Fact {
 	found := fact("validator", "on, by %s", settings.File)
 	static := "static pods included, those of a control plane, too, and a kubecri that itself runs as a pod"
 	if settings.Tolerated != "" {
-		static += fmt.Sprintf(", except those of pods with the annotation %[1]s, %[1]s/pod or %[1]s/container.NAME: "+
-			"so that no tenant writes it, the policy kubedevice-missing-plugins must have %[1]s in its variable keys; "+
-			"it sees no static pods", settings.Tolerated)
+		static += fmt.Sprintf(", except those of pods with the annotation %s", settings.Tolerated)
 	}
 	switch {
 	case slices.Contains(settings.Required, deviceinfo.NRIPlugin):

@@ -40,7 +40,7 @@ func (n systemdNRI) nriFacts(ctx context.Context, s *surroundings) []Fact {
 		return []Fact{fact("NRI", "there is no %s", socket).blocks("switch NRI on in the runtime's configuration and " +
 			"restart it, or say in " + n.options.ConfigFile + " as nriSocket where it is; or use mode: cri")}
 	}
-	facts := []Fact{n.registrationFact(ctx, s, socket), n.validatorFact(ctx, s)}
+	facts := append([]Fact{n.registrationFact(ctx, s, socket)}, n.validatorFacts(ctx, s)...)
 	if n.options.MetricsAddress == "" {
 		facts = append(facts, fact("health", "metricsBindAddress is empty").blocks("say in "+n.options.ConfigFile+
 			" where kubecri serves its health, by which enrol sees that it is registered"))
