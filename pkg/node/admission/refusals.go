@@ -99,8 +99,8 @@ func (r *Refusals) add(pod podRef, cause error) error {
 	return cause
 }
 
-// addUntil remembers an error of neverUntil, whose cause depends on the pod's UID and annotation
-// and on the node's inventory, as long as that stays. It returns the error, and any other as it is.
+// addUntil remembers an error of neverUntil, whose cause depends on the pod's UID and annotation,
+// until its channel is closed. It returns the error, and any other as it is.
 func (r *Refusals) addUntil(pod podRef, err error) error {
 	var refused *refusal
 	if r != nil && errors.As(err, &refused) && refused.until != nil {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/klog/v2/textlogger"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/images"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	podrequest "github.com/kubedevice/kubedevice/pkg/request"
@@ -156,6 +158,54 @@ func TestARefusalForDevicesIsNotDecidedAgainUntilTheInventoryChanges(t *testing.
 			}
 		})
 	}
+}
+
+// countedGrants counts how often it was decided whether a pod is granted something.
+type countedGrants struct {
+	Grants
+	decided int
+}
+
+// Grant implements Grants.
+func (c *countedGrants) Grant(ctx context.Context, wanted grants.Allocation, capacity grants.Capacity) (
+	grants.Allocation, error,
+) {
+	c.decided++
+	return c.Grants.Grant(ctx, wanted, capacity)
+}
+
+// Its decision finds that the holder has left. The kubelet tries all containers of a pod at once,
+// and the pod again after ten seconds.
+func TestAPodWhoseDeviceAnotherPodHoldsIsDecidedOnceForAllItsContainersAndAgainWhenItIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, true)
+		f.Refusals = NewRefusals()
+		counted := &countedGrants{Grants: f.Admission.Grants}
+		f.Admission.Grants = counted
+		f.pods["a"], f.pods["b"] = requesting, requesting
+		same := map[string][]types.ResourceName{"main": {card0}}
+		if _, err := f.create(t, "a", "main", "api", allocation(t, "pod-a", "node-1", same)); err != nil {
+			t.Fatal(err)
+		}
+		second := allocation(t, "pod-b", "node-1", same)
+		for try := range 2 {
+			counted.decided = 0
+			for _, container := range []string{"first", "log", "main", "side"} {
+				_, err := f.create(t, "b", container, "api", second)
+				if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "default/pod-a") {
+					t.Errorf("try %d, container %s: %v", try, container, err)
+				}
+			}
+			if counted.decided != 1 {
+				t.Errorf("try %d: it was decided %d times", try, counted.decided)
+			}
+			time.Sleep(10 * time.Second)
+		}
+		delete(f.live, "a")
+		if _, err := f.create(t, "b", "main", "api", second); err != nil {
+			t.Errorf("when the holder is gone: %v", err)
+		}
+	})
 }
 
 // changingInventory has an inventory that a test declares changed.

@@ -39,8 +39,8 @@ const scheduleAgain = "delete the pod to have it scheduled again"
 // never refuses what is wrong with the pod or its devices; only a change there helps.
 func never(cause error) error { return &refusal{code: codes.FailedPrecondition, cause: cause} }
 
-// neverUntil is never for what depends on the node's inventory, until that changes, which closes
-// the channel.
+// neverUntil is never for what the pod is refused for again until the channel is closed, as it is
+// when the node's inventory changes.
 func neverUntil(changed <-chan struct{}, cause error) error {
 	return &refusal{code: codes.FailedPrecondition, cause: cause, until: changed}
 }

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -219,4 +221,45 @@ func TestAPodThatHasAllThereIsOfAResourceHasTheDeviceAlone(t *testing.T) {
 
 func capacityOf(has map[types.ResourceName]int64) Capacity {
 	return func(name types.ResourceName) (int64, bool) { quantity, known := has[name]; return quantity, known }
+}
+
+// BenchmarkRefusedGrant refuses a device that one of 110 pods holds, as each try of a refused pod
+// does, with the lists of a runtime that answers at once.
+func BenchmarkRefusedGrant(b *testing.B) {
+	const pods = 110
+	w := newFixture()
+	runtime := lister{}
+	sized := func(types.ResourceName) (int64, bool) { return 1, true }
+	device := func(i int) map[types.ResourceName]int64 {
+		return map[types.ResourceName]int64{types.ResourceName(fmt.Sprintf("resource/group/gpu/g%d/cards", i)): 1}
+	}
+	options := w.options(b, filepath.Join(b.TempDir(), "grants"))
+	options.Runtime, options.Inventory = cri{&runtime}, capacities(sized)
+	r := New(options)
+	b.Cleanup(func() { r.Close() })
+	for i := range pods {
+		holder := wants(fmt.Sprint(i), device(i))
+		w.run(holder)
+		if _, err := r.Grant(b.Context(), holder, sized); err != nil {
+			b.Fatal(err)
+		}
+		runtime.sandboxes = append(runtime.sandboxes, &runtimeapi.PodSandbox{
+			Id: holder.PodUID, Metadata: &runtimeapi.PodSandboxMetadata{
+				Uid: holder.PodUID, Namespace: holder.Namespace, Name: holder.Name,
+			},
+		})
+		runtime.containers = append(runtime.containers, &runtimeapi.Container{
+			Id: holder.PodUID, PodSandboxId: holder.PodUID, State: runtimeapi.ContainerState_CONTAINER_RUNNING,
+			Metadata:    &runtimeapi.ContainerMetadata{Name: "main"},
+			Annotations: map[string]string{Annotation: w.carried(holder, "main")},
+		})
+	}
+	refused := wants("refused", device(pods/2))
+	b.ReportAllocs()
+	for b.Loop() {
+		var conflict *Conflict
+		if _, err := r.Grant(b.Context(), refused, sized); !errors.As(err, &conflict) {
+			b.Fatal(err)
+		}
+	}
 }

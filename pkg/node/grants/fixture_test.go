@@ -147,7 +147,7 @@ func openAt(t *testing.T, w *fixture, path string) *Checkpoint {
 
 // options are those of a checkpoint at path, in whose directory, if there is one, the fixture's key
 // is then.
-func (w *fixture) options(t *testing.T, path string) Options {
+func (w *fixture) options(t testing.TB, path string) Options {
 	t.Helper()
 	key := newNodeKey(filepath.Dir(path), "").file
 	if _, err := os.Stat(key.Path); errors.Is(err, fs.ErrNotExist) {
