@@ -102,6 +102,9 @@ func (g generator) texts(size int) (texts []string) {
 type pod struct {
 	annotations, labels map[string]string
 	containers          []container
+	// requests are what its container main requests of devices, as kube.SetRequests has them. Empty
+	// means that no scheduler sees the pod.
+	requests string
 }
 
 // container is one as the kubelet requests it, and its image.

@@ -31,6 +31,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/image"
+	"github.com/kubedevice/kubedevice/test/kube"
 )
 
 // node is a node whose kubelet is this process.
@@ -97,17 +98,27 @@ func (n *node) run(ctx context.Context, p pod) (*sandbox, error) {
 }
 
 // prepare creates the pod in the API server, with the annotations of its sandbox left out, and
-// returns a sandbox that is not in the runtime yet.
+// returns a sandbox that is not in the runtime yet. A pod that requests devices is bound by the
+// scheduler, and its sandbox has the allocation.
 func (n *node) prepare(ctx context.Context, p pod) (*sandbox, error) {
 	object := clustertest.IdlePod(n.namespace, fmt.Sprint("pod-", n.names.Add(1)), nil)
-	object.Spec.NodeName = n.Name
 	object.Spec.Containers = nil
 	for _, c := range p.containers {
 		object.Spec.Containers = append(object.Spec.Containers, corev1.Container{
 			Name: c.GetMetadata().GetName(), Image: image.Busybox,
 		})
 	}
+	if p.requests == "" {
+		object.Spec.NodeName = n.Name
+	} else {
+		kube.SetRequests(clustertest.On(n.Name, object), p.requests)
+		// The node has no kubelet that says that it is ready.
+		object.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
 	object, err := shared.Client.CreatePod(ctx, object)
+	if err == nil && p.requests != "" {
+		object, err = shared.Client.AwaitPod(ctx, object, "to be bound", kube.Scheduled)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -123,6 +134,7 @@ func (n *node) prepare(ctx context.Context, p pod) (*sandbox, error) {
 			}},
 		},
 	}}
+	maps.Copy(s.config.Annotations, object.Annotations)
 	s.config.Annotations["kubernetes.io/config.source"] = "api"
 	return s, nil
 }
