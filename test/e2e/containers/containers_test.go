@@ -50,7 +50,7 @@ func TestWithoutTheFirewallRandomContainersStartWithWhatTheirVendorsRuntimesWoul
 			n.switchOffFirewall(ctx, t)
 			found := map[string]int{
 				"NVIDIA_VISIBLE_DEVICES=": 0, "the mount ": 0, "AMD_VISIBLE_DEVICES=": 0, "in the mode oci": 0,
-				"ASCEND_VISIBLE_DEVICES=": 0,
+				"ASCEND_VISIBLE_DEVICES=": 0, "more by ": 0,
 			}
 			n.attempt(ctx, t, sample, func(int) {}, func(_ container, devices []string) {
 				for what := range found {
@@ -71,7 +71,7 @@ func TestWithoutTheFirewallRandomContainersStartWithWhatTheirVendorsRuntimesWoul
 
 // attempt creates that many random containers, in batches of 1 to *pods pods. It calls before for
 // each pod, with the number of containers that were created, and inspect for each container that
-// has started, with what vendors' runtimes would obey of it.
+// has started, with what vendors' runtimes would obey of it. One of four pods holds a device.
 func (n *node) attempt(ctx context.Context, t *testing.T, want int, before func(done int),
 	inspect func(c container, devices []string)) (c counts) {
 	t.Helper()
@@ -84,11 +84,18 @@ func (n *node) attempt(ctx context.Context, t *testing.T, want int, before func(
 				break
 			}
 			before(c.created)
-			batch = append(batch, n.runPod(ctx, t, g.pod(images), &c, inspect))
+			p := g.pod(images)
+			if g.chance(4) {
+				p = g.withDevice(p)
+			}
+			batch = append(batch, n.runPod(ctx, t, p, &c, inspect))
 		}
 		for _, s := range batch {
 			s.remove(ctx, t)
 		}
+	}
+	if c.allocated == 0 {
+		t.Error("no container was started with a device")
 	}
 	if c.read < c.started || c.started == 0 {
 		t.Errorf("%d containers were started, and the config.json of %d was read", c.started, c.read)
@@ -119,7 +126,15 @@ func (n *node) runPod(ctx context.Context, t *testing.T, p pod, c *counts,
 			t.Fatal(err)
 		}
 		c.read++
-		inspect(of, config.obeyed())
+		devices := config.obeyed()
+		if p.requestsDevice(of) {
+			if gpu, _ := config.last("SIMGPU_VISIBLE_DEVICES"); gpu == "" {
+				t.Errorf("a container of image %s starts without its device", of.image.name)
+			}
+			c.allocated++
+			devices = append(devices, config.moreThanAllocated()...)
+		}
+		inspect(of, devices)
 	}
 	return s
 }

@@ -21,6 +21,8 @@ type counts struct {
 	// acceptable are those that have nothing in them for which kubecri refuses a container, and
 	// acceptableStarted are those of them that were started.
 	acceptable, acceptableStarted int
+	// allocated are those that were started with a device.
+	allocated int
 }
 
 // add counts a container. err is why it was not started.
@@ -101,7 +103,11 @@ func isAcceptable(mode cluster.Mode, p pod, c container) bool {
 			return false
 		}
 	}
-	return isOverridable(mode, c.environment())
+	env := c.environment()
+	return isOverridable(mode, env) && !(p.requestsDevice(c) && slices.ContainsFunc(env, func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return limits(name)
+	}))
 }
 
 // isOverridable reports whether all that vendors' runtimes would obey of an environment can be

@@ -6,6 +6,7 @@ package containers
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
@@ -31,6 +32,17 @@ var harmful = []string{
 	"MOUNT_BY_RUNTIME_FOR_DP", "host_snapshot_path", "GRUS_SNAPSHOT_IMAGE_PATH", "ASCEND_RUNTIME_MOUNTS",
 }
 
+// adding are names of variables by which a container that has devices would get more, and limiting
+// those for which kubecri refuses such a container. They do nothing in others.
+var (
+	adding = []string{
+		"NVIDIA_IMEX_CHANNELS", "NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES", "NVIDIA_GDS",
+		"NVIDIA_MOFED", "NVIDIA_GDRCOPY", "NVIDIA_NVSWITCH",
+	}
+	addingValues = []string{"enabled", "enabled", "all", "0", "disabled", "void", ""}
+	limiting     = []string{"NVIDIA_GPU_MEMORY_REQUEST", "NVIDIA_GPU_MEMORY_LIMIT", "ASCEND_VNPU_SPECS"}
+)
+
 // generator makes random images and pods.
 type generator struct{ *rand.Rand }
 
@@ -46,7 +58,13 @@ func (g generator) variable() (name, value string) {
 	if g.chance(150) {
 		return pick(g, harmful), pick(g, values)
 	}
+	if g.chance(100) {
+		return pick(g, limiting), pick(g, values)
+	}
 	name, value = pick(g, names), pick(g, values)
+	if g.chance(4) {
+		name, value = pick(g, adding), pick(g, addingValues)
+	}
 	if name == "PATH" {
 		return name, "/usr/bin:/bin"
 	}
@@ -132,6 +150,24 @@ func (g generator) pod(images []randomImage) pod {
 		p.containers = append(p.containers, g.container(fmt.Sprint("c", i), pick(g, images)))
 	}
 	return p
+}
+
+// withDevice has the pod's first container request a part of a GPU, and more by its variables.
+func (g generator) withDevice(p pod) pod {
+	p.requests = `"gpu/a/memory":"1Gi"`
+	c := p.containers[0]
+	c.Metadata.Name, c.Labels["io.kubernetes.container.name"] = "main", "main"
+	for range 1 + g.IntN(3) {
+		name := pick(g, adding)
+		c.Envs = slices.DeleteFunc(c.Envs, func(env *runtimeapi.KeyValue) bool { return env.GetKey() == name })
+		c.Envs = append(c.Envs, &runtimeapi.KeyValue{Key: name, Value: []byte(pick(g, addingValues))})
+	}
+	return p
+}
+
+// requestsDevice reports whether a container of the pod is the one that requests a device.
+func (p pod) requestsDevice(c container) bool {
+	return p.requests != "" && c.GetMetadata().GetName() == "main"
 }
 
 // size returns a number of bytes: small, or around and above what is allowed.

@@ -5,6 +5,7 @@ package containers
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -103,6 +104,38 @@ func (c config) obeyed() (devices []string) {
 	return devices
 }
 
+// moreThanAllocated returns what of a container that was allocated a device would give it more, by
+// the code of nvidia-container-toolkit (internal/modifier/cdi.go, cmd/nvidia-cdi-hook) and of
+// ascend-docker-runtime.
+func (c config) moreThanAllocated() (devices []string) {
+	add := func(name, value string) { devices = append(devices, fmt.Sprintf("more by %s=%s", name, value)) }
+	for _, gate := range []string{"NVIDIA_GDS", "NVIDIA_MOFED", "NVIDIA_GDRCOPY", "NVIDIA_NVSWITCH"} {
+		if value, _ := c.last(gate); value == "enabled" {
+			add(gate, value)
+		}
+	}
+	if channels, _ := c.last("NVIDIA_IMEX_CHANNELS"); channels != "" && channels != "void" {
+		add("NVIDIA_IMEX_CHANNELS", channels)
+	}
+	for _, name := range []string{"NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES"} {
+		if value, _ := c.last(name); value != "" {
+			add(name, value)
+		}
+	}
+	for _, entry := range c.Process.Env {
+		if name, value, _ := strings.Cut(entry, "="); limits(name) {
+			add(name, value)
+		}
+	}
+	return devices
+}
+
+// limits reports whether a variable changes what a container gets of a device that it was
+// allocated. ascend-docker-runtime does not see the blanks of its name.
+func limits(name string) bool {
+	return slices.Contains(limiting, name) || strings.ReplaceAll(name, " ", "") == "ASCEND_VNPU_SPECS"
+}
+
 // needsNoDevice reports whether a variable takes effect in any container. ascend-docker-runtime
 // mounts the sockets of the container runtimes, and paths of the host; its hook joins the elements
 // of ASCEND_RUNTIME_MOUNTS to a directory, which one with a slash may leave.
@@ -146,5 +179,21 @@ func TestWhatVendorsRuntimesWouldObeyIsFound(t *testing.T) {
 	c.Process.Env = []string{"HABANA_VISIBLE_DEVICES_X=0", "HABANA_VISIBLE_DEVICES=none"}
 	if got := c.obeyed(); len(got) != 1 {
 		t.Errorf("the first of Habana's: %q", got)
+	}
+}
+
+func TestWhatWouldGiveAnAllocatedContainerMoreIsFound(t *testing.T) {
+	var c config
+	c.Process.Env = []string{
+		"NVIDIA_GDS=enabled", "NVIDIA_MOFED=enabled", "NVIDIA_MOFED=disabled", "NVIDIA_GDRCOPY=all",
+		"NVIDIA_IMEX_CHANNELS=0", "NVIDIA_MIG_CONFIG_DEVICES=", "NVIDIA_MIG_MONITOR_DEVICES=all",
+		"NVIDIA_GPU_MEMORY_LIMIT=", " ASCEND_VNPU_SPECS =vir01",
+	}
+	want := []string{
+		"more by NVIDIA_GDS=enabled", "more by NVIDIA_IMEX_CHANNELS=0", "more by NVIDIA_MIG_MONITOR_DEVICES=all",
+		"more by NVIDIA_GPU_MEMORY_LIMIT=", "more by  ASCEND_VNPU_SPECS =vir01",
+	}
+	if got := c.moreThanAllocated(); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
