@@ -42,12 +42,29 @@ type reader struct {
 	// permits, if it is not nil, permits what it is set to.
 	harmful bool
 	permits func(value string) bool
-	// unset, if it is not nil, reports whether the program gives all devices to a container that
-	// has none of the variables, by the rest of its environment.
-	unset func(env []string) bool
+	// unset, if it is not nil, are containers without any of the variables to which the program
+	// gives all devices.
+	unset *unset
 	// extends says that the program reads the variable only in containers that have a device of the
 	// vendor.
 	extends bool
+}
+
+// unset are the containers in which one variable has a value, or any if that has no name, and
+// another one has none.
+type unset struct{ with, without string }
+
+// has reports whether a container with the environment is one of them.
+func (u *unset) has(env []string) bool {
+	if u == nil {
+		return false
+	}
+	values := map[string]string{}
+	for _, entry := range env {
+		name, value, _ := strings.Cut(entry, "=")
+		values[name] = value
+	}
+	return (u.with == "" || values[u.with] != "") && values[u.without] == ""
 }
 
 // taken is an entry of an environment that a reader takes.
@@ -91,7 +108,7 @@ func (r *reader) obeys(env []string) []taken {
 // it, the program may give all devices.
 func (r *reader) takesFrom(env []string) []taken {
 	all := r.obeys(env)
-	if len(all) == 0 && r.unset != nil && r.unset(env) {
+	if len(all) == 0 && r.unset.has(env) {
 		return []taken{{name: r.names[0], missing: true}}
 	}
 	return all

@@ -75,7 +75,7 @@ var vendors = []*vendor{
 		readers: []reader{
 			{
 				names: []string{"NVIDIA_VISIBLE_DEVICES"}, takes: TakesLast, nothing: "void",
-				others: []string{"", "none"}, unset: isOldCUDA,
+				others: []string{"", "none"}, unset: &unset{with: "CUDA_VERSION", without: "NVIDIA_REQUIRE_CUDA"},
 			},
 			{
 				names: []string{"NVIDIA_IMEX_CHANNELS"}, takes: TakesLast, nothing: "void", others: []string{""},
@@ -111,9 +111,9 @@ var vendors = []*vendor{
 		readers: []reader{
 			{
 				names: []string{"HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES*"}, takes: TakesFirst,
-				nothing: "none", unset: always,
+				nothing: "none", unset: &unset{},
 			},
-			{names: []string{"HABANA_VISIBLE_DEVICES"}, takes: TakesLast, nothing: "none", unset: always},
+			{names: []string{"HABANA_VISIBLE_DEVICES"}, takes: TakesLast, nothing: "none", unset: &unset{}},
 		},
 		cdiKinds: []string{"habana.ai/*", "*.habana.ai/*", "intel.com/gaudi"},
 		files:    []string{"/dev/hl0", "/dev/accel/accel_controlD0"},
@@ -152,19 +152,6 @@ var vendors = []*vendor{
 func gate(name string) reader {
 	return reader{names: []string{name}, takes: TakesLast, nothing: "disabled", others: []string{""}, extends: true}
 }
-
-// isOldCUDA reports whether the variables are those of an image of the old kind: it has
-// CUDA_VERSION, but not NVIDIA_REQUIRE_CUDA.
-func isOldCUDA(env []string) bool {
-	values := map[string]string{}
-	for _, entry := range env {
-		name, value, _ := strings.Cut(entry, "=")
-		values[name] = value
-	}
-	return values["CUDA_VERSION"] != "" && values["NVIDIA_REQUIRE_CUDA"] == ""
-}
-
-func always([]string) bool { return true }
 
 // hasNoSlash reports whether none of the names in a value leads out of a directory.
 func hasNoSlash(value string) bool { return !strings.Contains(value, "/") }
