@@ -27,10 +27,7 @@ func (a *Admission) grant(ctx context.Context, r *request) error {
 		return nil
 	}
 	inventory, _ := a.Devices.Inventory()
-	granted, err := a.Grants.Grant(ctx, grants.Allocation{
-		PodUID: r.uid, Namespace: r.namespace, Name: r.name, InitOrder: r.spec.InitOrder(), PodInfo: r.claimed,
-		Generation: r.generation,
-	}, inventory.Grantable)
+	granted, err := a.Grants.Grant(ctx, allocationOf(r), inventory.Grantable)
 	var conflict *grants.Conflict
 	switch {
 	case errors.As(err, &conflict):
@@ -48,4 +45,12 @@ func after(d time.Duration) <-chan struct{} {
 	over := make(chan struct{})
 	time.AfterFunc(d, func() { close(over) })
 	return over
+}
+
+// allocationOf returns the verified allocation that the pod claims.
+func allocationOf(r *request) grants.Allocation {
+	return grants.Allocation{
+		PodUID: r.uid, Namespace: r.namespace, Name: r.name, InitOrder: r.spec.InitOrder(), PodInfo: r.claimed,
+		Generation: r.generation,
+	}
 }

@@ -59,32 +59,41 @@ func (a *Admission) verify(ctx context.Context, r *request) (devicePod bool, err
 	if r.spec, err = a.Pods.Lookup(ctx, r.uid); err != nil {
 		return false, later(err)
 	}
+	if err := a.verifyClaim(ctx, r, a.verifySeal); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+// verifyClaim verifies, for all containers of the pod, the allocation that it claims; sealed checks
+// its seal.
+func (a *Admission) verifyClaim(ctx context.Context, r *request, sealed func(*request) error) error {
 	written, err := r.annotation()
 	if err == nil {
 		r.claimed, err = r.spec.BoundTo(a.NodeName).Allocation(written)
 	}
 	if err != nil {
-		return false, never(a.Refusals.add(r.podRef, err))
+		return never(a.Refusals.add(r.podRef, err))
 	}
-	if err := a.verifySeal(r); err != nil {
-		return false, err
+	if err := sealed(r); err != nil {
+		return err
 	}
 	inventory, _ := a.Devices.Inventory()
 	containers := containersOf(r.claimed)
 	for _, name := range slices.Sorted(maps.Keys(containers)) {
 		if err := a.wellFormed(name, containers[name], r.spec.Requests[name]); err != nil {
-			return false, never(a.Refusals.add(r.podRef, err))
+			return never(a.Refusals.add(r.podRef, err))
 		}
 		if err := a.verifyContainer(ctx, r.spec, name, containers[name].AllocateFrom); err != nil {
-			return false, a.Refusals.addUntil(r.podRef, err)
+			return a.Refusals.addUntil(r.podRef, err)
 		}
 	}
 	if err := deviceinfo.CheckContainers(r.claimed); err != nil {
-		return false, never(a.Refusals.add(r.podRef, err))
+		return never(a.Refusals.add(r.podRef, err))
 	}
 	r.claimed = withoutRequests(r.claimed)
 	r.verified = verification{r.claimed, inventory}
-	return true, nil
+	return nil
 }
 
 // remembered returns the refusal of a pod that was refused before, if nothing has changed since

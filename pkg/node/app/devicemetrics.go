@@ -10,6 +10,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/podresources"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
@@ -25,12 +26,15 @@ type deviceMetrics struct {
 	capacity, allocatable, healthy, unhealthy, tainted, held, leftOut *metrics.Desc
 
 	devices deviceSource
-	grants  podresources.Grants
+	grants  grantList
 	limit   int // devices that have series of their own
 }
 
 // deviceSource has the node's devices. *nodeDevices implements it.
 type deviceSource interface{ state() deviceState }
+
+// grantList has the granted allocations. *grants.Checkpoint implements it.
+type grantList interface{ List() []grants.Allocation }
 
 // deviceState is the node's devices at one moment.
 type deviceState struct {
@@ -45,7 +49,7 @@ type deviceState struct {
 const maxDeviceSeries = 256
 
 // newDeviceMetrics returns the metrics of devices and grants, with series of at most limit devices.
-func newDeviceMetrics(devices deviceSource, granted podresources.Grants, limit int) *deviceMetrics {
+func newDeviceMetrics(devices deviceSource, granted grantList, limit int) *deviceMetrics {
 	desc := func(name, help string, labels ...string) *metrics.Desc {
 		return metrics.NewDesc(metrics.BuildFQName("", subsystem, name), help, labels, nil, metrics.ALPHA, "")
 	}

@@ -148,11 +148,6 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	n.taints = devicehealth.NewTaints(n.events)
 	counts := kubeletCounts{n.deviceManager, n.claims}
 	n.devices = &nodeDevices{n.plugins, counts, n.taints}
-	n.resources = podresources.New(podresources.Options{
-		Socket: options.podResourcesPath(), Kubelet: options.kubeletPodResourcesPath(),
-		Synced: []<-chan struct{}{n.record.Opened(), n.plugins.Synced()},
-		Grants: n.record, Pods: n.registry, Devices: n.devices,
-	})
 	n.measures.registry.CustomMustRegister(newDeviceMetrics(n.devices, n.record, maxDeviceSeries))
 	n.damper = plugins.NewDamper(n.plugins)
 	n.health = devicehealth.NewTracker(n.damper, n.record, n.events)
@@ -169,6 +164,11 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	} else {
 		n.holders = holders.New(options.NodeName, nil, n.registry, n.record)
 	}
+	n.resources = podresources.New(podresources.Options{
+		Socket: options.podResourcesPath(), Kubelet: options.kubeletPodResourcesPath(),
+		Synced: []<-chan struct{}{n.record.Opened(), n.plugins.Synced()},
+		Grants: n.record, Claims: n.admission(), Pods: n.registry, Devices: n.devices,
+	})
 	n.adoption = adoption.New(adoption.Options{
 		KubeletDir: kubeletstate.Dir, Manager: n.deviceManager, Adopter: n.adopter, Grants: n.record,
 		Holders: n.holders, Files: n.claims,

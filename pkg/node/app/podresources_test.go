@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
+	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
 // kubeletOf tells agents of one pod, whose container main holds nothing that the kubelet knows of.
@@ -115,4 +117,44 @@ func TestAgentsAreToldWhoHoldsTheDevicesOfPluginFilesAlsoAfterARestartWithoutThe
 	server.stop()
 	begin(t, options)
 	agrees("after a restart without the API server")
+}
+
+func TestAgentsSeeWhatAPodWillHoldBeforeItsFirstContainer(t *testing.T) {
+	for name, test := range map[string]struct {
+		mode seal.Mode
+		want int
+	}{
+		"seals are off":      {seal.Off, 1},
+		"seals are enforced": {seal.Enforce, 0}, // the pod has none
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := shortDir(t)
+			train := podOf("train", true)
+			_, kubeconfig := startAPIServer(t, train)
+			startRuntime(t, filepath.Join(dir, "runtime.sock"))
+			options := standalone(dir)
+			options.Kubeconfig, options.KubeletDir = kubeconfig, filepath.Join(dir, "kubelet")
+			options.MetricsAddress = freeAddress(t)
+			if test.mode != seal.Off {
+				options.SealMode, options.SealCertificates = test.mode, certificates(t, dir)
+			}
+			startKubelet(t, options.kubeletPodResourcesPath(), train.Name)
+			begin(t, options)
+			eventually(t, "http://"+options.MetricsAddress+"/readyz",
+				func(code int, _ string) bool { return code == http.StatusOK })
+			conn, err := criproxy.Dial(options.podResourcesPath())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			listed, err := podresourcesapi.NewPodResourcesListerClient(conn).List(t.Context(),
+				&podresourcesapi.ListPodResourcesRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if devices := listed.GetPodResources()[0].GetContainers()[0].GetDevices(); len(devices) != test.want {
+				t.Errorf("the pod has %v, want %d devices", devices, test.want)
+			}
+		})
+	}
 }

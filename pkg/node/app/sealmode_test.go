@@ -15,12 +15,19 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
-func TestNodeWithAStrongerSealModeThanItsKeysStateSaysSo(t *testing.T) {
+// certificates writes a file of keys of a scheduler, which states the mode warn, and returns its
+// path.
+func certificates(t *testing.T, dir string) (path string) {
+	t.Helper()
 	certificate, err := seal.NewCertificate(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := seal.EncodeCertificates([]*x509.Certificate{certificate})
+	return write(t, filepath.Join(dir, "certificates.pem"), string(seal.Warn.State(text)))
+}
+
+func TestNodeWithAStrongerSealModeThanItsKeysStateSaysSo(t *testing.T) {
 	for name, test := range map[string]struct {
 		set      seal.Mode
 		conflict bool
@@ -33,8 +40,7 @@ func TestNodeWithAStrongerSealModeThanItsKeysStateSaysSo(t *testing.T) {
 			startRuntime(t, filepath.Join(dir, "runtime.sock"))
 			options := standalone(dir)
 			options.MetricsAddress = freeAddress(t)
-			options.SealCertificates = write(t, filepath.Join(dir, "certificates.pem"),
-				string(seal.Warn.State(text)))
+			options.SealCertificates = certificates(t, dir)
 			options.SealMode = test.set
 			begin(t, options)
 			url := "http://" + options.MetricsAddress

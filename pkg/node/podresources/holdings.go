@@ -16,12 +16,15 @@ type Pods interface {
 	Get(podUID string) (pod pods.Pod, known bool)
 	// Active reports whether the API server has the pod and the pod has not terminated.
 	Active(podUID string) bool
+	// Current returns the pods that the API server has, by UID; whether it has listed all; and a
+	// channel that is closed when any of this changes.
+	Current() (current map[string]pods.Pod, complete bool, changed <-chan struct{})
 }
 
 // podName identifies a pod in the API.
 type podName struct{ namespace, name string }
 
-// holdings are the devices that pods hold now.
+// holdings are the devices that pods hold now, and those that pods without a grant claim.
 type holdings struct {
 	grants  map[podName]grants.Allocation
 	devices Devices

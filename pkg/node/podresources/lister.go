@@ -29,7 +29,7 @@ func (l *lister) List(ctx context.Context,
 		return nil, err
 	}
 	// Read the grants after the call, so that they include those of all pods in the answer.
-	now := l.server.now()
+	now := l.server.holdings(ctx, namesOf(answer.GetPodResources()...))
 	for _, pod := range answer.GetPodResources() {
 		complete(pod, now)
 	}
@@ -43,7 +43,7 @@ func (l *lister) Get(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	complete(answer.GetPodResources(), l.server.now())
+	complete(answer.GetPodResources(), l.server.holdings(ctx, namesOf(answer.GetPodResources())))
 	return answer, nil
 }
 
@@ -54,9 +54,21 @@ func (l *lister) GetAllocatableResources(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	devices := l.server.now().devices
+	devices := l.server.options.Devices.Devices()
 	answer.Devices = append(kubelets(answer.GetDevices(), devices), entries(devices.Healthy())...)
 	return answer, nil
+}
+
+// namesOf returns the names of the pods that the kubelet lists.
+func namesOf[Pod interface {
+	GetNamespace() string
+	GetName() string
+}](listed ...Pod) []podName {
+	names := make([]podName, len(listed))
+	for i, pod := range listed {
+		names[i] = podName{pod.GetNamespace(), pod.GetName()}
+	}
+	return names
 }
 
 // kubelets returns the kubelet's entries that have a meaning.
@@ -90,7 +102,7 @@ func (l *alphaLister) List(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	now := l.server.now()
+	now := l.server.holdings(ctx, namesOf(answer.GetPodResources()...))
 	for _, pod := range answer.GetPodResources() {
 		for _, container := range pod.GetContainers() {
 			held := now.deviceList(podName{pod.GetNamespace(), pod.GetName()}, container.GetName())

@@ -64,9 +64,8 @@ func TestListsPodsWithTheirDevices(t *testing.T) {
 		t.Errorf("List (-want +got):\n%s", diff)
 	}
 	for _, pod := range want {
-		answer, err := n.client.Get(t.Context(), &podresourcesapi.GetPodResourcesRequest{PodNamespace: pod.Namespace,
-			PodName: pod.Name})
-		if diff := cmp.Diff(pod, answer.GetPodResources(), protocmp.Transform()); err != nil || diff != "" {
+		got, err := n.get(pod.Name)
+		if diff := cmp.Diff(pod, got, protocmp.Transform()); err != nil || diff != "" {
 			t.Errorf("Get %s: %v (-want +got):\n%s", pod.Name, err, diff)
 		}
 	}
@@ -160,24 +159,24 @@ func TestGrantOfTheActivePodWinsAmongEqualNames(t *testing.T) {
 	old, young := map[string][]string{"main": {gpu0}}, map[string][]string{"main": {gpu1}}
 	for name, test := range map[string]struct {
 		grants map[string]map[string][]string // by UID
-		pods   fakePods
+		pods   map[string]bool
 		want   string
 	}{
 		"a pod that has ended has nothing": {
-			map[string]map[string][]string{"u1": old}, fakePods{"u1": false}, "",
+			map[string]map[string][]string{"u1": old}, map[string]bool{"u1": false}, "",
 		},
-		"an unknown pod has its devices": {map[string]map[string][]string{"u1": old}, fakePods{}, "GPU-0"},
+		"an unknown pod has its devices": {map[string]map[string][]string{"u1": old}, map[string]bool{}, "GPU-0"},
 		"the old one is gone, its container is not": {
-			map[string]map[string][]string{"u1": old, "u2": young}, fakePods{"u1": false, "u2": true}, "GPU-1",
+			map[string]map[string][]string{"u1": old, "u2": young}, map[string]bool{"u1": false, "u2": true}, "GPU-1",
 		},
 		"the old one is forgotten, too": {
-			map[string]map[string][]string{"u1": old, "u2": young}, fakePods{"u2": true}, "GPU-1",
+			map[string]map[string][]string{"u1": old, "u2": young}, map[string]bool{"u2": true}, "GPU-1",
 		},
 		"the new one has nothing yet": {
-			map[string]map[string][]string{"u1": old}, fakePods{"u1": false, "u2": true}, "",
+			map[string]map[string][]string{"u1": old}, map[string]bool{"u1": false, "u2": true}, "",
 		},
 		"in the other order": {
-			map[string]map[string][]string{"u2": old, "u1": young}, fakePods{"u1": false, "u2": true}, "GPU-0",
+			map[string]map[string][]string{"u2": old, "u1": young}, map[string]bool{"u1": false, "u2": true}, "GPU-0",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -187,7 +186,7 @@ func TestGrantOfTheActivePodWinsAmongEqualNames(t *testing.T) {
 					n.grants = append(n.grants, grantOf(uid, "web-0", held))
 				}
 			}
-			n.options.Pods = test.pods
+			n.options.Pods = newFakePods(test.pods)
 			n.kubelet.lists(pod("web-0", "main"))
 			n.serve()
 			got := ""

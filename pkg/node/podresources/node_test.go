@@ -6,6 +6,7 @@ package podresources
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -39,13 +40,17 @@ type node struct {
 	conn    *grpc.ClientConn
 	client  podresourcesapi.PodResourcesListerClient
 
-	grants  []grants.Allocation
-	pods    fakePods
-	devices Devices
+	grants     []grants.Allocation
+	incomplete bool // there may be other grants
+	pending    fakeClaims
+	pods       *fakePods
+	devices    Devices
 }
 
-// List implements Grants.
-func (n *node) List() []grants.Allocation { return n.grants }
+// Follow implements Grants.
+func (n *node) Follow() (list []grants.Allocation, complete bool, changed <-chan struct{}) {
+	return n.grants, !n.incomplete, nil
+}
 
 // Devices implements Source.
 func (n *node) Devices() Devices { return n.devices }
@@ -70,11 +75,11 @@ func newNode(t *testing.T) *node {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	n := &node{t: t, pods: fakePods{},
+	n := &node{t: t, pods: newFakePods(nil),
 		devices: Devices{Names: noNames{}}}
 	n.options = Options{
 		Socket: filepath.Join(dir, DirName, SocketName), Kubelet: filepath.Join(dir, "kubelet.sock"),
-		Grants: n, Pods: n.pods, Devices: n,
+		Grants: n, Claims: &n.pending, Pods: n.pods, Devices: n,
 	}
 	n.kubelet = &fakeKubelet{t: t, socket: n.options.Kubelet}
 	n.kubelet.start()
@@ -135,7 +140,14 @@ func eventually(t *testing.T, try func() error) {
 // holds grants devices to the containers of an active pod.
 func (n *node) holds(uid, name string, containers map[string][]string) {
 	n.grants = append(n.grants, grantOf(uid, name, containers))
-	n.pods[uid] = true
+	n.pods.active[uid] = true
+}
+
+// claims binds a pod with an allocation to the node, which has granted it nothing.
+func (n *node) claims(uid, name string, containers map[string][]string) {
+	n.pending.claims = append(n.pending.claims, grantOf(uid, name, containers))
+	n.pods.active[uid] = true
+	n.pods.list[uid] = pods.Pod{Namespace: "default", Name: name, Allocation: "{}"}
 }
 
 // grantOf returns the grant of a pod in the namespace default.
@@ -160,19 +172,65 @@ func (n *node) list() []*podresourcesapi.PodResources {
 	return answer.GetPodResources()
 }
 
+func (n *node) get(name string) (*podresourcesapi.PodResources, error) {
+	answer, err := n.client.Get(n.t.Context(), &podresourcesapi.GetPodResourcesRequest{
+		PodNamespace: "default", PodName: name,
+	})
+	return answer.GetPodResources(), err
+}
+
 func (n *node) alphaList(ctx context.Context) ([]*alphaapi.PodResources, error) {
 	answer, err := alphaapi.NewPodResourcesListerClient(n.conn).List(ctx, &alphaapi.ListPodResourcesRequest{})
 	return answer.GetPodResources(), err
 }
 
-// fakePods says by UID whether pods are active. It knows no other pods.
-type fakePods map[string]bool
+// fakeClaims has the claims of pods. It belongs to one call at a time.
+type fakeClaims struct {
+	claims  []grants.Allocation
+	queried [][]string // the UIDs of each call
+}
 
-func (p fakePods) Active(uid string) bool { return p[uid] }
+// Claimed implements Claims.
+func (c *fakeClaims) Claimed(podUIDs []string, granted []grants.Allocation) []grants.Allocation {
+	c.queried = append(c.queried, podUIDs)
+	return c.claims
+}
 
-func (p fakePods) Get(uid string) (pods.Pod, bool) {
-	_, known := p[uid]
+// fakePods are the pods of a node. It belongs to one call at a time.
+type fakePods struct {
+	active map[string]bool // the known pods, by UID, and whether they are active
+	list   map[string]pods.Pod
+	synced bool // the list has all pods
+	// delivers changes the list after the first answer.
+	delivers func()
+	answers  int
+}
+
+func newFakePods(active map[string]bool) *fakePods {
+	if active == nil {
+		active = map[string]bool{}
+	}
+	return &fakePods{active: active, list: map[string]pods.Pod{}}
+}
+
+func (p *fakePods) Active(uid string) bool { return p.active[uid] }
+
+func (p *fakePods) Get(uid string) (pods.Pod, bool) {
+	_, known := p.active[uid]
 	return pods.Pod{}, known
+}
+
+// Current implements Pods.
+func (p *fakePods) Current() (current map[string]pods.Pod, complete bool, changed <-chan struct{}) {
+	current = maps.Clone(p.list)
+	p.answers++
+	if p.answers > 1 || p.delivers == nil {
+		return current, p.synced, nil
+	}
+	p.delivers()
+	closed := make(chan struct{})
+	close(closed)
+	return current, p.synced, closed
 }
 
 // fakeKubelet serves the state that tests set.

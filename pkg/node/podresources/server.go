@@ -14,6 +14,12 @@
 // node's healthy ones. If the kubelet counts a resource whose devices kubecri allocates, the answer
 // omits the kubelet's entries of the resource: their IDs have no meaning.
 //
+// A pod is granted its devices when its first container is created. The kubelet lists a pod's
+// devices from its admission on, and network plugins read them while the pod's sandbox is created.
+// So the server adds to a pod that has no grant yet the devices of its allocation, if this node
+// would grant it now. This grants nothing. A pod that the kubelet knows first is waited for, for
+// unknownTimeout at most.
+//
 // The kubelet identifies pods by name in this API, and the checkpoint of grants by UID. Of several
 // grants to pods of one name, the grant of the pod in the API server counts. A grant to a pod that
 // has terminated or is deleted does not count, even while its containers are still ending.
@@ -80,6 +86,8 @@ type Options struct {
 	Synced []<-chan struct{}
 	// Grants has the grants of this node.
 	Grants Grants
+	// Claims has the devices of pods without a grant.
+	Claims Claims
 	// Pods knows the pods of this node.
 	Pods Pods
 	// Devices has the node's devices.
@@ -88,7 +96,16 @@ type Options struct {
 
 // Grants has the granted allocations. *grants.Checkpoint implements it.
 type Grants interface {
-	List() []grants.Allocation
+	// Follow returns the grants, whether they are known to be all, and a channel that is closed
+	// when any of this changes.
+	Follow() (list []grants.Allocation, complete bool, changed <-chan struct{})
+}
+
+// Claims knows what pods without a grant will be granted. *admission.Admission implements it.
+type Claims interface {
+	// Claimed returns what those of the pods that granted does not have would be granted now. It
+	// omits pods that would be granted nothing, and does not wait.
+	Claimed(podUIDs []string, granted []grants.Allocation) []grants.Allocation
 }
 
 // Source has the node's devices.
@@ -105,6 +122,7 @@ var errNotSynced = errors.New(
 // Server serves the PodResources API. All methods are safe for concurrent use.
 type Server struct {
 	options Options
+	unknown unknownPods
 
 	mu    sync.Mutex
 	state error // nil while it serves
@@ -196,7 +214,13 @@ func (s *Server) serve(ctx context.Context) error {
 	return nil
 }
 
-// now returns the devices that pods hold.
-func (s *Server) now() holdings {
-	return newHoldings(s.options.Grants.List(), s.options.Pods, s.options.Devices.Devices())
+// holdings returns the devices that pods hold, and will hold when they start. The answer is for the
+// pods that the kubelet lists.
+func (s *Server) holdings(ctx context.Context, listed []podName) holdings {
+	current := s.awaitKnown(ctx, listed)
+	granted, complete, _ := s.options.Grants.Follow()
+	if complete { // otherwise other pods may hold what a pod claims
+		granted = append(granted, s.options.Claims.Claimed(claimants(current), granted)...)
+	}
+	return newHoldings(granted, s.options.Pods, s.options.Devices.Devices())
 }

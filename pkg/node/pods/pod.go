@@ -39,8 +39,9 @@ type Pod struct {
 	// Counts are how many of each extended resource the pod requests, as the kubelet and the
 	// scheduler count them. They are not in the file: only the API server's pods are counted.
 	Counts map[string]int64 `json:"-"`
-	// Seal is the pod's annotation KubeDevice/Seal, and Allocation its KubeDevice/DeviceInfo; both
-	// are empty for a pod without a seal. They are not in the file: only the API server's count.
+	// Seal is the pod's annotation KubeDevice/Seal, and Allocation its KubeDevice/DeviceInfo, which
+	// may have only requests. Both are empty for the mirror pod of a static pod. They are not in
+	// the file: only the API server's count.
 	Seal       string `json:"-"`
 	Allocation string `json:"-"`
 	// Failure is the pod's policy for failing devices, and its condition in the API server. It is
@@ -182,10 +183,17 @@ func summarize(pod *corev1.Pod) Pod {
 	if pod.Status.StartTime != nil {
 		summary.Started = pod.Status.StartTime.Time
 	}
-	if summary.Seal = pod.Annotations[seal.Annotation]; summary.Seal != "" {
+	if !isMirror(pod) {
+		summary.Seal = pod.Annotations[seal.Annotation]
 		summary.Allocation = pod.Annotations[deviceinfo.Annotation]
 	}
 	return summary
+}
+
+// isMirror reports whether the pod stands for a static pod, which no scheduler has seen.
+func isMirror(pod *corev1.Pod) bool {
+	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return mirror
 }
 
 func failureOf(pod *corev1.Pod) Failure {

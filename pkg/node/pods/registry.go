@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -82,6 +83,18 @@ func (r *Registry) get(uid string) (pod Pod, known bool, changed <-chan struct{}
 	return pod, known, r.changed
 }
 
+// Current returns the pods that, to the registry's knowledge, the API server has, by UID; whether
+// the API server has listed all; and a channel that is closed when any of this changes.
+func (r *Registry) Current() (current map[string]Pod, complete bool, changed <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	current = maps.Clone(r.pods)
+	for uid := range r.gone {
+		delete(current, uid)
+	}
+	return current, r.synced, r.changed
+}
+
 // Changed returns a channel that is closed when the registry's data of any pod changes.
 func (r *Registry) Changed() <-chan struct{} {
 	r.mu.Lock()
@@ -110,7 +123,8 @@ func (r *Registry) Waits(granted func(uid string) bool) bool {
 	defer r.mu.Unlock()
 	for uid, pod := range r.pods {
 		_, gone := r.gone[uid]
-		if !gone && !pod.Ended && (pod.Allocation != "" || pod.RequestsAny(resources)) && !granted(uid) {
+		sealed := pod.Seal != "" && pod.Allocation != ""
+		if !gone && !pod.Ended && (sealed || pod.RequestsAny(resources)) && !granted(uid) {
 			return true
 		}
 	}

@@ -137,6 +137,18 @@ func TestSummaryOfAPod(t *testing.T) {
 			}
 			return pod
 		}(), Pod{Unstarted: []string{"waits"}}},
+		"its allocation, with or without a seal": {func() *corev1.Pod {
+			pod := podOf("u")
+			pod.Annotations = map[string]string{"KubeDevice/DeviceInfo": "{}"}
+			return pod
+		}(), Pod{Allocation: "{}"}},
+		"no scheduler has seen a static pod": {func() *corev1.Pod {
+			pod := podOf("u")
+			pod.Annotations = map[string]string{
+				"KubeDevice/DeviceInfo": "{}", "KubeDevice/Seal": "x", "kubernetes.io/config.mirror": "x",
+			}
+			return pod
+		}(), Pod{}},
 		"its policy for failing devices, and its condition": {func() *corev1.Pod {
 			pod := podOf("u")
 			pod.Annotations = map[string]string{"KubeDevice/OnDeviceFailure": "Evict", "other": "x",
@@ -412,6 +424,28 @@ func TestIgnoresSavedPodsWithoutContainers(t *testing.T) {
 	}
 }
 
+func TestCurrentPodsAreThoseOfTheAPIServer(t *testing.T) {
+	r := NewRegistry(0)
+	for _, uid := range []string{"stays", "deleted"} {
+		r.set(uid, Pod{Name: uid})
+	}
+	if _, complete, _ := r.Current(); complete {
+		t.Error("all pods are known before the API server has listed them")
+	}
+	_, _, changed := r.Current()
+	r.remove("deleted")
+	r.keepOnly(map[string]bool{"stays": true})
+	select {
+	case <-changed:
+	default:
+		t.Error("the channel is not closed")
+	}
+	current, complete, _ := r.Current()
+	if diff := cmp.Diff(map[string]Pod{"stays": {Name: "stays"}}, current); diff != "" || !complete {
+		t.Errorf("complete: %t (-want +got):\n%s", complete, diff)
+	}
+}
+
 func TestBoundToListsKnownContainers(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	pod := podOf("u", corev1.Container{Name: "main"})
@@ -434,6 +468,8 @@ func TestPodWaitsUntilItsGrantOrItsEnd(t *testing.T) {
 	ended.Status.Phase = corev1.PodFailed
 	sealed := podOf("sealed", corev1.Container{Name: "main"})
 	sealed.Annotations = map[string]string{seal.Annotation: "x", deviceinfo.Annotation: "{}"}
+	annotated := podOf("annotated", corev1.Container{Name: "main"})
+	annotated.Annotations = map[string]string{deviceinfo.Annotation: "{}"}
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod
 		want bool
@@ -441,6 +477,7 @@ func TestPodWaitsUntilItsGrantOrItsEnd(t *testing.T) {
 		"it requests a device":          {podOf("asks", requestingContainer("main", gpu, "1")), true},
 		"an allocation was made for it": {sealed, true},
 		"it was granted its devices":    {podOf("granted", requestingContainer("main", gpu, "1")), false},
+		"it has requests and no seal":   {annotated, false},
 		"it has ended":                  {ended, false},
 		"it requests another resource": {
 			podOf("other", requestingContainer("main", "example.com/other", "1")), false,

@@ -106,7 +106,7 @@ func strip(object any) (any, error) {
 			kept.Annotations[key] = value
 		}
 	}
-	if _, sealed := pod.Annotations[seal.Annotation]; sealed {
+	if !isMirror(pod) {
 		keep(seal.Annotation)
 		keep(deviceinfo.Annotation)
 	}
