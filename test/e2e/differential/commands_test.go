@@ -31,6 +31,8 @@ import (
 //	idle                    a pod with one device that goes on
 //	restart                 its container ends; says with what the next one runs, or that it does not
 //	running                 says whether it runs still
+//	listed                  says which devices PodResources lists for a pod with one device that has
+//	                        a sandbox, and whose container cannot be created yet
 func (s *side) do(command string) (said string, err error) {
 	verb, rest, _ := strings.Cut(command, " ")
 	switch verb {
@@ -54,6 +56,8 @@ func (s *side) do(command string) (said string, err error) {
 		return "", err
 	case "restart":
 		return s.restart(s.running)
+	case "listed":
+		return s.listed()
 	case "running":
 		return s.state(s.running), nil
 	default:

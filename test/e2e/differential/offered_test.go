@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
@@ -61,6 +62,35 @@ func (s *side) now() string {
 	}
 	slices.Sort(devices)
 	return strings.Join(slices.Compact(devices), " ")
+}
+
+// listed returns the devices of a pod that has a sandbox and no container.
+func (s *side) listed() (string, error) {
+	pod := s.pod("", s.some(1))
+	pod.Spec.Containers[0].Image = "diff.example/none"
+	pod.Spec.Containers[0].ImagePullPolicy = corev1.PullNever
+	created, err := shared.Client.CreatePod(s.ctx, pod)
+	if err != nil {
+		return "", err
+	}
+	if _, err := shared.Client.AwaitPod(s.ctx, created, "to have a sandbox", func(now *corev1.Pod) bool {
+		return slices.ContainsFunc(now.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionTrue
+		})
+	}); err != nil {
+		return "", err
+	}
+	answer, err := s.agent.List(s.ctx, &podresourcesapi.ListPodResourcesRequest{}, grpc.WaitForReady(true))
+	var devices []string
+	for _, listed := range answer.GetPodResources() {
+		if listed.GetNamespace() != created.Namespace || listed.GetName() != created.Name {
+			continue
+		}
+		for _, d := range listed.GetContainers()[0].GetDevices() {
+			devices = append(devices, d.GetDeviceIds()...)
+		}
+	}
+	return strings.Join(devices, " "), err
 }
 
 // idWithNUMA is the ID of a device with its NUMA nodes behind @, or alone without any.
