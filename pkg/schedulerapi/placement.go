@@ -87,6 +87,10 @@ type Why struct {
 	Reasons []Reason `json:"reasons,omitempty"`
 	// Smallest is the smallest change by which the pod fits, if it does not.
 	Smallest *Smallest `json:"smallest,omitempty"`
+	// Mistakes are those in the pod's annotations for which the scheduler writes the events
+	// RequestMistake: parts that have no effect, or not the one that is probably meant. A Why in
+	// Placements has none: they are there.
+	Mistakes []string `json:"mistakes,omitempty"`
 }
 
 // Reason is why a pod does not fit a group of nodes, in the words of the pod's events: they follow
@@ -112,6 +116,8 @@ type Placements struct {
 	Incomplete bool `json:"incomplete,omitempty"`
 	// Why is about the first pod that would wait.
 	Why *Why `json:"why,omitempty"`
+	// Mistakes are those in the annotations of the pods, as in a Why.
+	Mistakes []string `json:"mistakes,omitempty"`
 }
 
 // Placement is where one pod would go.

@@ -251,6 +251,23 @@ func TestTopologyTranscript(t *testing.T) {
 	})
 }
 
+// The scheduler has no event for who asks with a manifest: its answer names the mistakes.
+func TestPlacementOfMistakesTranscript(t *testing.T) {
+	mistaken := counting(newPod("mistaken"), 4)
+	mistaken.ResourceVersion, mistaken.Spec.SchedulerName = "1", corev1.DefaultSchedulerName
+	mistaken.Annotations = map[string]string{
+		deviceinfo.Annotation:                `{"policy":{},"requests":{"numa/A/vendor.example:nic/=eth9/device":0}}`,
+		deviceinfo.OnDeviceFailureAnnotation: "evict",
+	}
+	objects := append(twoNodes(t), mistaken)
+	started := startEngine(t, corev1.DefaultSchedulerName, objects...)
+	testTranscript(t, "testdata/placement/mistakes.txt", func() *fixture {
+		f := newFixture(objects...)
+		f.scheduler = started
+		return f
+	})
+}
+
 func TestWhatPlacementIsAskedIsCompleted(t *testing.T) {
 	objects := twoNodes(t)
 	for line, want := range map[string]string{

@@ -47,7 +47,24 @@ func (o *placementOptions) printWhy(why *schedulerapi.Why) error {
 			return err
 		}
 	}
-	return o.printSmallest(why.Smallest)
+	if err := o.printSmallest(why.Smallest); err != nil {
+		return err
+	}
+	return o.printMistakes(why.Mistakes)
+}
+
+// printMistakes prints the mistakes in a pod's annotations.
+func (o *placementOptions) printMistakes(mistakes []string) error {
+	if len(mistakes) == 0 {
+		return nil
+	}
+	var text strings.Builder
+	text.WriteString("\nThe pod's annotations have mistakes:\n")
+	for _, mistake := range mistakes {
+		fmt.Fprintf(&text, "- %s\n", columns.Text(mistake).Text)
+	}
+	_, err := fmt.Fprint(o.env.Out, text.String())
+	return err
 }
 
 // some returns names, a few of many unless all are wanted.
@@ -163,8 +180,13 @@ func (o *placementOptions) printPlacements(all *schedulerapi.Placements) error {
 	case !all.Fits:
 		rest = fmt.Sprintf("%d of %d pods would be placed.\n", all.Placed, all.Replicas)
 	}
-	if _, err := fmt.Fprint(o.env.Out, rest); err != nil || all.Why == nil {
+	if _, err := fmt.Fprint(o.env.Out, rest); err != nil {
 		return err
 	}
-	return o.printWhy(all.Why)
+	if all.Why != nil {
+		if err := o.printWhy(all.Why); err != nil {
+			return err
+		}
+	}
+	return o.printMistakes(all.Mistakes)
 }

@@ -5,6 +5,7 @@ package frameworkplugin
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -19,25 +20,63 @@ const reasonMistake = "RequestMistake"
 // maxMistakeBytes is how much of the mistakes an event names. It has 1024 bytes for everything.
 const maxMistakeBytes = 900
 
-// reportMistakes writes an event for the parts of a pod's annotations that do not do what its
-// author probably wants: once as long as they are the same. The pod is scheduled without them.
+// mistakes returns the parts of a pod's annotations that do not do what its author probably wants:
+// those of its request, and those of other annotations, which begin with the annotation.
+func (p *Plugin) mistakes(pod *v1.Pod) (inRequest, others []string) {
+	found, elsewhere := p.nodes.Requests.Mistakes(pod)
+	for _, mistake := range found {
+		if !mistake.Option || !p.schedulers.Reads(types.ResourceName(mistake.Word)) {
+			inRequest = append(inRequest, mistake.String())
+		}
+	}
+	for _, mistake := range elsewhere {
+		others = append(others, mistake.String())
+	}
+	return inRequest, others
+}
+
+// maxExclusions is how many of a pod's exclusions are compared with the devices of all nodes.
+const maxExclusions = 8
+
+// unknownExclusions returns those of a pod's excluded devices that no node has: their IDs may be
+// misspelled. It compares each with all nodes.
+func (p *Plugin) unknownExclusions(pod *v1.Pod) (texts []string) {
+	excluded := p.nodes.Requests.Exclusions(pod)
+	for _, exclusion := range excluded[:min(len(excluded), maxExclusions)] {
+		if !p.nodes.Knows(exclusion) {
+			texts = append(texts, exclusion.Unknown().String())
+		}
+	}
+	return texts
+}
+
+// Mistakes returns all mistakes in the annotations of a pod for which the scheduler writes events.
+// Each begins with the annotation.
+func (w *WhatIf) Mistakes(pod *v1.Pod) []string {
+	inRequest, others := w.mistakes(pod)
+	var texts []string
+	for _, text := range slices.Concat(inRequest, w.unknownExclusions(pod)) {
+		texts = append(texts, ofRequest(text))
+	}
+	return append(texts, others...)
+}
+
+// ofRequest returns the text of a mistake, or of several, in the annotation of a pod's request.
+func ofRequest(text string) string {
+	return fmt.Sprintf("annotation %s: %s", deviceinfo.Annotation, text)
+}
+
+// reportMistakes writes an event for the mistakes in a pod's annotations, without its unknown
+// exclusions: once as long as they are the same. The pod is scheduled without them.
 func (p *Plugin) reportMistakes(pod *v1.Pod) {
 	if p.whatIf {
 		return
 	}
-	inRequest, others := p.nodes.Requests.Mistakes(pod)
-	var texts []string
-	for _, mistake := range inRequest {
-		if !mistake.Option || !p.schedulers.Reads(types.ResourceName(mistake.Word)) {
-			texts = append(texts, mistake.String())
-		}
+	inRequest, others := p.mistakes(pod)
+	if len(inRequest) > 0 {
+		inRequest[0] = ofRequest(inRequest[0])
 	}
-	if len(texts) > 0 {
-		texts[0] = fmt.Sprintf("annotation %s: %s", deviceinfo.Annotation, texts[0])
-	}
-	for _, mistake := range others {
-		texts = append(texts, mistake.String())
-	}
+	texts := slices.Concat(inRequest, others)
 	if len(texts) == 0 {
 		return
 	}
@@ -49,15 +88,10 @@ func (p *Plugin) reportMistakes(pod *v1.Pod) {
 	p.handle.EventRecorder().Eventf(pod, nil, v1.EventTypeWarning, reasonMistake, "Scheduling", "%s", text)
 }
 
-// maxExclusions is how many of a pod's exclusions are compared with the devices of all nodes.
-const maxExclusions = 8
-
-// reportUnknown writes an event for the devices that a pod excludes and that no node has: their IDs
-// may be misspelled. Nodes are compared at the first attempt to schedule a pod with this
-// annotation. The pod is scheduled.
+// reportUnknown writes an event for the devices that a pod excludes and that no node has. Nodes are
+// compared at the first attempt to schedule a pod with this annotation. The pod is scheduled.
 func (p *Plugin) reportUnknown(pod *v1.Pod) {
-	excluded := p.nodes.Requests.Exclusions(pod)
-	if len(excluded) == 0 || p.whatIf {
+	if p.whatIf || len(p.nodes.Requests.Exclusions(pod)) == 0 {
 		return
 	}
 	annotation := pod.Annotations[deviceinfo.Annotation]
@@ -65,15 +99,9 @@ func (p *Plugin) reportUnknown(pod *v1.Pod) {
 		return
 	}
 	p.unknown.Add(pod.UID, annotation)
-	var texts []string
-	for _, exclusion := range excluded[:min(len(excluded), maxExclusions)] {
-		if !p.nodes.Knows(exclusion) {
-			texts = append(texts, exclusion.Unknown().String())
-		}
-	}
-	if len(texts) > 0 {
-		p.handle.EventRecorder().Eventf(pod, nil, v1.EventTypeWarning, reasonMistake, "Scheduling",
-			"annotation %s: %s", deviceinfo.Annotation, joinMistakes(texts))
+	if texts := p.unknownExclusions(pod); len(texts) > 0 {
+		p.handle.EventRecorder().Eventf(pod, nil, v1.EventTypeWarning, reasonMistake, "Scheduling", "%s",
+			ofRequest(joinMistakes(texts)))
 	}
 }
 

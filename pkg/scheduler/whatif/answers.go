@@ -43,7 +43,9 @@ func (e *Engine) Why(ctx context.Context, request schedulerapi.WhyRequest) (*sch
 		if err != nil {
 			return err
 		}
-		why, err = c.why(ctx)
+		if why, err = c.why(ctx); err == nil {
+			why.Mistakes = c.mistakes()
+		}
 		return err
 	})
 	return why, err
@@ -184,6 +186,9 @@ func (sim *simulation) place(ctx context.Context, pods queriedPods) (*schedulera
 	all := &schedulerapi.Placements{Replicas: int32(pods.count)}
 	for i := range pods.count {
 		c, err := sim.cycleOf(ctx, pods, i)
+		if err == nil && i == 0 { // replicas have the same
+			all.Mistakes = c.mistakes()
+		}
 		var placed *schedulerapi.Placement
 		switch {
 		case err != nil:
@@ -239,6 +244,14 @@ func (c *cycle) why(ctx context.Context) (*schedulerapi.Why, error) {
 	var err error
 	why.Smallest, err = c.smallest(ctx)
 	return why, err
+}
+
+// mistakes returns the mistakes in the pod's annotations.
+func (c *cycle) mistakes() []string {
+	if c.profile.devices == nil {
+		return nil
+	}
+	return c.profile.devices.Mistakes(c.pod)
 }
 
 // reasons groups the nodes that the pod does not fit by their reasons, as the pod's event does.
