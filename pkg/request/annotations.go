@@ -105,7 +105,21 @@ func isOurs(key string) bool {
 // that requests devices. requests says that the pod does. An annotation that is probably
 // [deviceinfo.Annotation] does too.
 func checkAnnotations(annotations map[string]string, requests bool) error {
-	var first *Mistake
+	first := firstRefused(annotations, requests)
+	if first == nil {
+		return nil
+	}
+	return fmt.Errorf("%s Correct or remove it: the pod waits until then", first)
+}
+
+// MisspelledRequest returns the mistake in the first annotation of a pod that is probably
+// [deviceinfo.Annotation], or nil if there is none. The scheduler refuses such a pod.
+func MisspelledRequest(annotations map[string]string) *Mistake {
+	return firstRefused(annotations, false)
+}
+
+// firstRefused returns the first of the mistakes for which checkAnnotations returns an error.
+func firstRefused(annotations map[string]string, requests bool) (first *Mistake) {
 	for key, value := range annotations {
 		mistake := CheckAnnotation(key, value)
 		if mistake == nil || !mistake.Refused || first != nil && first.Word < key {
@@ -115,10 +129,7 @@ func checkAnnotations(annotations map[string]string, requests bool) error {
 			first = mistake
 		}
 	}
-	if first == nil {
-		return nil
-	}
-	return fmt.Errorf("%s Correct or remove it: the pod waits until then", first)
+	return first
 }
 
 // annotationMistakes returns the mistakes that do not have a pod refused, in the order of the keys.

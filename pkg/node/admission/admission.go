@@ -189,6 +189,9 @@ type Events interface {
 	// WarnIgnored reports that a container is created, and a request of it past the scheduler is
 	// not obeyed.
 	WarnIgnored(pod *corev1.ObjectReference, message string)
+	// WarnMistake reports that a container is created, and a request of its pod has no effect, as
+	// it is misspelled.
+	WarnMistake(pod *corev1.ObjectReference, message string)
 	// WarnLeftOut reports that a container is created without a part of what device plugins
 	// answered.
 	WarnLeftOut(pod *corev1.ObjectReference, message string)

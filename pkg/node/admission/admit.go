@@ -5,11 +5,13 @@ package admission
 
 import (
 	"context"
+	"fmt"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/logkey"
+	podrequest "github.com/kubedevice/kubedevice/pkg/request"
 )
 
 // Admit decides about a container that is about to be created. It returns what to add to it, or nil
@@ -23,6 +25,9 @@ func (a *Admission) Admit(ctx context.Context, c Container) (addition *runtimeap
 	if err == nil && !devicePod {
 		if err = refuseUnallocated(r); err == nil {
 			err = a.refuseHeld(r)
+		}
+		if err == nil {
+			a.reportMisspelled(r.podRef)
 		}
 	}
 	if err == nil {
@@ -45,4 +50,17 @@ func (a *Admission) Admit(ctx context.Context, c Container) (addition *runtimeap
 			Info("A container is changed", logkey.Outcome, outcome, logkey.Pod, r.ref(), logkey.Container, r.container)
 	}
 	return addition, nil
+}
+
+// reportMisspelled reports an annotation that is probably the pod's request for devices.
+// KubeDevice's scheduler does not bind such a pod. One that another scheduler has bound starts: it
+// may be none of ours.
+func (a *Admission) reportMisspelled(pod podRef) {
+	if !pod.fromAPI {
+		return
+	}
+	if mistake := podrequest.MisspelledRequest(pod.annotations); mistake != nil {
+		a.Events.WarnMistake(pod.object(), short(fmt.Sprintf("%s The pod starts without the devices that this may "+
+			"request: correct the key, and create the pod again for KubeDevice's scheduler", mistake)))
+	}
 }

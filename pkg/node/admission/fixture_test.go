@@ -54,6 +54,7 @@ type fixture struct {
 	carried  map[string][]grants.RuntimeContainer // what containers of live pods carry, by UID
 	warnings []string
 	ignored  []string
+	mistakes []string
 	leftOut  []string
 	attempts []string
 
@@ -206,6 +207,11 @@ func (f *fixture) WarnIgnored(_ *corev1.ObjectReference, message string) {
 	f.ignored = append(f.ignored, message)
 }
 
+// WarnMistake implements Events.
+func (f *fixture) WarnMistake(_ *corev1.ObjectReference, message string) {
+	f.mistakes = append(f.mistakes, message)
+}
+
 // WarnLeftOut implements Events.
 func (f *fixture) WarnLeftOut(_ *corev1.ObjectReference, message string) {
 	f.leftOut = append(f.leftOut, message)
@@ -232,6 +238,7 @@ type discards struct{}
 
 func (discards) WarnRefused(*corev1.ObjectReference, string)      {}
 func (discards) WarnIgnored(*corev1.ObjectReference, string)      {}
+func (discards) WarnMistake(*corev1.ObjectReference, string)      {}
 func (discards) WarnLeftOut(*corev1.ObjectReference, string)      {}
 func (discards) WarnNotSealed(*corev1.ObjectReference, string)    {}
 func (discards) ObserveContainer(Outcome)                         {}

@@ -33,6 +33,7 @@ const (
 	reasonRefused = "DevicesRefused"       // on pods that are refused
 	reasonPast    = "DeviceRequestIgnored" // on pods that ask for devices past the scheduler
 	reasonDamaged = "GrantsDamaged"        // on the node whose checkpoint of grants was corrupt
+	reasonMistake = "RequestMistake"       // on pods with a misspelled request, as by the scheduler
 	reasonLeftOut = "DeviceAnswerLeftOut"  // on pods whose container lacks a part of what plugins answered
 	// On pods with a container to which no program adds its devices.
 	reasonMissing = "DevicesMissing"
@@ -162,6 +163,11 @@ func (a *announcer) WarnNotSealed(pod *corev1.ObjectReference, message string) {
 // WarnIgnored puts a warning on the pod that something which it asked for is not obeyed.
 func (a *announcer) WarnIgnored(pod *corev1.ObjectReference, message string) {
 	a.Warn(pod, reasonPast, message)
+}
+
+// WarnMistake puts a warning on the pod that its request is misspelled.
+func (a *announcer) WarnMistake(pod *corev1.ObjectReference, message string) {
+	a.Warn(pod, reasonMistake, message)
 }
 
 // WarnLeftOut puts a warning on the pod that a container of it lacks a part of what device

@@ -417,6 +417,7 @@ type discards struct{}
 
 func (discards) WarnRefused(*corev1.ObjectReference, string)                {}
 func (discards) WarnIgnored(*corev1.ObjectReference, string)                {}
+func (discards) WarnMistake(*corev1.ObjectReference, string)                {}
 func (discards) WarnLeftOut(*corev1.ObjectReference, string)                {}
 func (discards) WarnNotSealed(*corev1.ObjectReference, string)              {}
 func (discards) ObserveContainer(admission.Outcome)                         {}
