@@ -43,7 +43,11 @@ func (s *Set) choicesOf(content *request.Content) []choice {
 				if plugin.kinds == nil || !plugin.kinds.plain[plain] || content.Waited && plugin.afterWait != nil {
 					continue // one that is patient requires nothing for a pod that has waited
 				}
+				one := max(info.KubeRequests[plain], info.Requests[plain]) == 1
 				for _, option := range slices.Sorted(maps.Keys(plugin.kinds.options)) {
+					if one && plugin.kinds.topology[option] {
+						continue
+					}
 					if name, quantity := optionIn(option, info.Requests, content.Pod.Requests); quantity > 0 {
 						found = append(found, choice{name, listed.Name, plain, plugin.allocator != nil})
 					}

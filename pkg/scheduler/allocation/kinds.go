@@ -13,13 +13,16 @@ import (
 
 // kinds are the device resources that a specialist serves. A nil one stands for all.
 type kinds struct {
-	plain   map[types.ResourceName]bool
-	levels  map[string]bool
-	options map[types.ResourceName]bool // nil: unknown
+	plain    map[types.ResourceName]bool
+	levels   map[string]bool
+	options  map[types.ResourceName]bool // nil: unknown
+	topology map[types.ResourceName]bool // of options
 }
 
 func newKinds(served devicescheduler.Kinds) *kinds {
-	k := &kinds{plain: map[types.ResourceName]bool{}, levels: map[string]bool{}}
+	k := &kinds{
+		plain: map[types.ResourceName]bool{}, levels: map[string]bool{}, topology: map[types.ResourceName]bool{},
+	}
 	for _, name := range served.Plain {
 		k.plain[name] = true
 	}
@@ -31,6 +34,9 @@ func newKinds(served devicescheduler.Kinds) *kinds {
 	}
 	for _, option := range served.Options {
 		k.options[resource.WithPrefix(option)] = true
+	}
+	for _, option := range served.Topology {
+		k.topology[resource.WithPrefix(option)] = true
 	}
 	return k
 }

@@ -4,10 +4,11 @@
 package kubeletplugin_test
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -61,7 +62,7 @@ func outcome(t *testing.T, r *fixture, made *request.Request) string {
 	var texts []string
 	for _, container := range made.Containers {
 		info := pod.RunningContainers[container.Name]
-		if diff := cmp.Diff(made.Pod.RunningContainers[container.Name].Requests, info.Requests); diff != "" {
+		if diff := gocmp.Diff(made.Pod.RunningContainers[container.Name].Requests, info.Requests); diff != "" {
 			t.Errorf("what the user wrote has changed (-want +got):\n%s", diff)
 		}
 		texts = append(texts, strings.Repeat("x", len(info.AllocateFrom)))
@@ -98,7 +99,7 @@ func TestACountInTheAnnotationIsOneWithThatOfTheLimits(t *testing.T) {
 				}
 				got[way] = outcome(t, r, requestOf("p", c))
 			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
+			if diff := gocmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -123,6 +124,7 @@ func TestARequestByWhichDevicesAreChosenIsHonouredOrTheNodeRefusesThePod(t *test
 	full := types.DeviceGroupPrefix + "/" + topology
 	for name, test := range map[string]struct {
 		requests, ofPod types.ResourceList
+		count           int64 // 0 for 2
 		waited          bool
 		want            map[string]string
 	}{
@@ -134,6 +136,13 @@ func TestARequestByWhichDevicesAreChosenIsHonouredOrTheNodeRefusesThePod(t *test
 		}},
 		"for the pod": {ofPod: list{topology: 1}, want: map[string]string{
 			hosted: refused(topology), ofAFile: "xx", ofKubelet: refused(topology),
+		}},
+		"the best topology of one GPU": {requests: list{topology: 1}, count: 1,
+			want: map[string]string{hosted: "x", ofAFile: "x", ofKubelet: "as by limits"}},
+		"of one GPU that the annotation counts as two": {requests: list{topology: 1, gpu: 2}, count: 1,
+			want: map[string]string{hosted: refused(topology), ofAFile: "xx", ofKubelet: refused(topology)}},
+		"one GPU without another": {requests: list{exclusion: 0}, count: 1, want: map[string]string{
+			hosted: "x", ofAFile: refused(exclusion), ofKubelet: refused(exclusion),
 		}},
 		"for the pod, but not for the container": {ofPod: list{topology: 1}, requests: list{topology: 0},
 			want: map[string]string{hosted: "xx", ofAFile: "xx", ofKubelet: "as by limits"}},
@@ -157,11 +166,13 @@ func TestARequestByWhichDevicesAreChosenIsHonouredOrTheNodeRefusesThePod(t *test
 		t.Run(name, func(t *testing.T) {
 			got := map[string]string{}
 			for way, r := range fixturesOfAllWays(t) {
-				made := requestOf("p", spec{limits: list{gpu: 2}, requests: test.requests, podRequests: test.ofPod})
+				made := requestOf("p", spec{
+					limits: list{gpu: cmp.Or(test.count, 2)}, requests: test.requests, podRequests: test.ofPod,
+				})
 				made.Waited = test.waited
 				got[way] = outcome(t, r, made)
 			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
+			if diff := gocmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -147,6 +147,9 @@ type Kinds struct {
 	// kept from nodes where another plugin or the kubelet serves the count. If the plugin is
 	// [Patient], that ends when the pod has waited.
 	Options []types.ResourceName
+	// Topology are those of Options that say how the counted devices of a container are connected.
+	// They demand nothing for a container that counts one device.
+	Topology []types.ResourceName
 }
 
 // Describer is implemented by a plugin that has words for what its device paths name. The group

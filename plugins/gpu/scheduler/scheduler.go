@@ -76,6 +76,7 @@ func (s *Scheduler) Revision() uint64 { return s.nodes.revision() }
 func (s *Scheduler) Kinds() devicescheduler.Kinds {
 	return devicescheduler.Kinds{
 		Plain: s.ClaimedResources(), Levels: levels, Options: []types.ResourceName{generateTopology},
+		Topology: []types.ResourceName{generateTopology},
 	}
 }
 

@@ -35,14 +35,15 @@ func TestAPodGoesWhereItsOptionIsReadOrWaitsWithTheReason(t *testing.T) {
 	c.host("hosted", []string{"g0", "g1"}, nil)
 	c.kubeletsNode("kubelet", 2)
 	startScheduler(t)
-	required := c.create(hostedPod("required", 1, 0, `"gpu/gpu-generate-topology":1`))
+	required := c.create(hostedPod("required", 2, 0, `"gpu/gpu-generate-topology":1`))
 	message := whyUnscheduled(c.await(required, "to be found unschedulable", kube.Unschedulable))
 	want := `2 do not read gpu/gpu-generate-topology for nvidia.com/gpu of container "main": leave it out to use them`
 	if !strings.Contains(message, want) {
 		t.Errorf("the pod's event says %q, want: %s", message, want)
 	}
-	nodes := map[string]bool{}
-	for _, name := range []string{"a", "b", "c", "d"} {
+	one := c.schedule(hostedPod("one", 1, 0, `"gpu/gpu-generate-topology":1`))
+	nodes := map[string]bool{one.Spec.NodeName: true} // one GPU has no topology
+	for _, name := range []string{"a", "b", "c"} {
 		pod := hostedPod(name, 1, 0, `"gpu/gpu-generate-topology":0`, `"gpu/of-no-plugin":1`)
 		nodes[c.schedule(pod).Spec.NodeName] = true
 	}
