@@ -97,7 +97,7 @@ func _(
 // never had.
 func _(concurrent device.ConcurrentSafe, allocator device.Allocator, isolator device.Isolator,
 	firewalled device.Firewalled, reporter device.HealthReporter, reshaper device.Reshaper,
-	attributed device.Attributed,
+	attributed device.Attributed, usage device.UsageReporter,
 	knownConcurrent interface{ ConcurrentSafe() bool },
 	knownAllocator interface {
 		AllocateContainer(*types.PodInfo, *types.ContainerInfo) (*device.Allocation, error)
@@ -113,6 +113,9 @@ func _(concurrent device.ConcurrentSafe, allocator device.Allocator, isolator de
 	knownAttributed interface {
 		DeviceAttributes() (map[string]device.Attributes, error)
 	},
+	knownUsage interface {
+		DeviceUsage() (map[string]device.Usage, error)
+	},
 	attributes map[string]device.Attribute,
 ) {
 	concurrent, knownConcurrent = knownConcurrent, concurrent
@@ -122,12 +125,14 @@ func _(concurrent device.ConcurrentSafe, allocator device.Allocator, isolator de
 	reporter, knownReporter = knownReporter, reporter
 	reshaper, knownReshaper = knownReshaper, reshaper
 	attributed, knownAttributed = knownAttributed, attributed
+	usage, knownUsage = knownUsage, usage
 	var (
 		_ device.Attributes             = attributes
 		_ func(string) device.Attribute = device.String
 		_ func(int64) device.Attribute  = device.Int
 		_ func(bool) device.Attribute   = device.Bool
 		_ func(string) device.Attribute = device.Version
+		_ func(int64) device.Reading    = device.Read
 	)
 }
 

@@ -43,7 +43,7 @@ func deviceChecks() []check[*devicePlugin] {
 					reflect.TypeFor[device.Allocator](),
 					reflect.TypeFor[device.Isolator](), reflect.TypeFor[device.Firewalled](),
 					reflect.TypeFor[device.HealthReporter](), reflect.TypeFor[device.Reshaper](),
-					reflect.TypeFor[device.Attributed]())
+					reflect.TypeFor[device.Attributed](), reflect.TypeFor[device.UsageReporter]())
 			},
 		},
 		{

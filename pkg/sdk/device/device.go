@@ -26,7 +26,7 @@
 //
 // Abilities beyond [Device] are optional interfaces that the host finds by type assertion:
 // [ConcurrentSafe], [Allocator], [Isolator], [Firewalled], [HealthReporter], [Reshaper],
-// [Attributed].
+// [Attributed], [UsageReporter].
 package device
 
 import "github.com/kubedevice/kubedevice/pkg/sdk/types"
