@@ -62,7 +62,9 @@ type Device struct {
 type known struct {
 	gpu.GPU
 	minor     int
+	device    nvml.Device // as of the last answer
 	instances []nvml.Instance
+	sampled   uint64 // the timestamp of the last sample of a process, 0 before the first
 
 	described  bool // that attributes are all that can be known
 	attributes device.Attributes
@@ -76,6 +78,7 @@ var (
 	_ device.HealthReporter = (*Device)(nil)
 	_ device.Reshaper       = (*Device)(nil)
 	_ device.Attributed     = (*Device)(nil)
+	_ device.UsageReporter  = (*Device)(nil)
 )
 
 // New returns the GPUs of a node.
@@ -226,7 +229,7 @@ func (d *Device) learn(present []found) error {
 	}
 	for _, f := range present {
 		k := d.find(f.uuid)
-		k.Partitioned, k.instances, k.minor = f.partitioned, f.instances, f.minor
+		k.Partitioned, k.instances, k.minor, k.device = f.partitioned, f.instances, f.minor, f.device
 	}
 	return nil
 }

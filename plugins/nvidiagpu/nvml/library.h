@@ -26,6 +26,24 @@ struct nvml_memory_v2 {
 	unsigned long long total, reserved, free, used;
 };
 
+// The second layout, which the second and the third version of the functions share. Memory is all ones where the driver
+// does not know it.
+struct nvml_process {
+	unsigned int pid;
+	unsigned long long memory;
+	unsigned int gpu_instance, compute_instance;
+};
+
+struct nvml_process_sample {
+	unsigned int pid;
+	unsigned long long timestamp;
+	unsigned int multiprocessors, memory, encoder, decoder;
+};
+
+struct nvml_utilization {
+	unsigned int gpu, memory;
+};
+
 // The third version of the function, whose address has eight digits of the domain.
 struct nvml_pci {
 	char legacy[16];
@@ -105,6 +123,10 @@ struct library {
 	nvml_return (*architecture)(nvml_device, unsigned int *);
 	nvml_return (*compute_capability)(nvml_device, int *, int *);
 	nvml_return (*pci)(nvml_device, struct nvml_pci *);
+	nvml_return (*compute_processes)(nvml_device, unsigned int *, struct nvml_process *);
+	nvml_return (*graphics_processes)(nvml_device, unsigned int *, struct nvml_process *);
+	nvml_return (*process_utilization)(nvml_device, struct nvml_process_sample *, unsigned int *, unsigned long long);
+	nvml_return (*utilization)(nvml_device, struct nvml_utilization *);
 	nvml_return (*mig_mode)(nvml_device, unsigned int *, unsigned int *);
 	nvml_return (*mig_max)(nvml_device, unsigned int *);
 	nvml_return (*mig_by_index)(nvml_device, unsigned int, nvml_device *);
@@ -160,6 +182,15 @@ nvml_return library_brand(struct library *lib, nvml_device device, int *brand);
 nvml_return library_architecture(struct library *lib, nvml_device device, unsigned int *architecture);
 nvml_return library_compute_capability(struct library *lib, nvml_device device, int *major, int *minor);
 nvml_return library_pci(struct library *lib, nvml_device device, struct nvml_pci *pci);
+
+// How a GPU or an instance is used. What an older driver has no function for is NVML_NO_SUCH_FUNCTION. count is how many
+// entries the list has room for, and then how many there are, or are needed where the room is too small.
+nvml_return library_used_memory(struct library *lib, nvml_device device, unsigned long long *usable, unsigned long long *used);
+nvml_return library_compute_processes(struct library *lib, nvml_device device, unsigned int *count, struct nvml_process *list);
+nvml_return library_graphics_processes(struct library *lib, nvml_device device, unsigned int *count, struct nvml_process *list);
+nvml_return library_process_utilization(struct library *lib, nvml_device device, unsigned int *count,
+					struct nvml_process_sample *list, unsigned long long since);
+nvml_return library_utilization(struct library *lib, nvml_device device, struct nvml_utilization *utilization);
 
 // Partitioned GPUs. What an older driver has no function for is NVML_NO_SUCH_FUNCTION.
 nvml_return library_mig_mode(struct library *lib, nvml_device device, unsigned int *current);

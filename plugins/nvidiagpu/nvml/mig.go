@@ -72,9 +72,7 @@ func (d Device) Minor() (int, error) {
 
 // Instances returns the instances of a partitioned GPU, in NVML's order.
 func (d Device) Instances() ([]Instance, error) {
-	var count C.uint
-	err := d.library.check("count the MIG instances of a GPU",
-		C.library_mig_max(&d.library.functions, d.handle, &count))
+	handles, err := d.instanceHandles()
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +81,41 @@ func (d Device) Instances() ([]Instance, error) {
 		return nil, err
 	}
 	var list []Instance
+	for _, handle := range handles {
+		instance, err := d.instance(handle, profiles)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, instance)
+	}
+	return list, nil
+}
+
+// InstanceDevices returns the instances of a partitioned GPU by their UUIDs, for the calls that are
+// for instances, too: MemoryUsage and Processes. They are valid until the instance is destroyed.
+func (d Device) InstanceDevices() (map[string]Device, error) {
+	handles, err := d.instanceHandles()
+	if err != nil {
+		return nil, err
+	}
+	devices := make(map[string]Device, len(handles))
+	for _, handle := range handles {
+		uuid, err := handle.UUID()
+		if err != nil {
+			return nil, err
+		}
+		devices[uuid] = handle
+	}
+	return devices, nil
+}
+
+// instanceHandles returns the GPU's instances, in NVML's order.
+func (d Device) instanceHandles() (handles []Device, err error) {
+	var count C.uint
+	if err := d.library.check("count the MIG instances of a GPU",
+		C.library_mig_max(&d.library.functions, d.handle, &count)); err != nil {
+		return nil, err
+	}
 	for i := range count {
 		handle := Device{library: d.library}
 		err := d.library.check(fmt.Sprintf("find MIG instance number %d of a GPU", i),
@@ -94,13 +127,9 @@ func (d Device) Instances() ([]Instance, error) {
 		if err != nil {
 			return nil, err
 		}
-		instance, err := d.instance(handle, profiles)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, instance)
+		handles = append(handles, handle)
 	}
-	return list, nil
+	return handles, nil
 }
 
 // instance returns what is behind the handle of one of the GPU's instances.

@@ -70,6 +70,7 @@ type Library struct {
 	Path         string
 	lost, events string
 	health, mig  string
+	usage        string
 	model        mig.Model
 }
 
@@ -100,6 +101,7 @@ func BuildIn(ctx context.Context, dir string, m Machine) (Library, error) {
 		events: filepath.Join(dir, "events"),
 		health: filepath.Join(dir, "health"),
 		mig:    filepath.Join(dir, "mig"),
+		usage:  filepath.Join(dir, "usage"),
 		model:  m.Model,
 	}
 	header, err := includeDir(ctx)
@@ -114,7 +116,8 @@ func BuildIn(ctx context.Context, dir string, m Machine) (Library, error) {
 		return l, err
 	}
 	gcc := exec.CommandContext(ctx, "gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-I", dir, "-I", header,
-		"-I", source, "-o", l.Path, filepath.Join(source, "fake.c"), filepath.Join(source, "mig.c"))
+		"-I", source, "-o", l.Path, filepath.Join(source, "fake.c"), filepath.Join(source, "mig.c"),
+		filepath.Join(source, "usage.c"))
 	if out, err := gcc.CombinedOutput(); err != nil {
 		return l, fmt.Errorf("gcc: %w\n%s", err, out)
 	}
@@ -183,8 +186,8 @@ func (m Machine) header(l Library) string {
 	fmt.Fprintf(&text,
 		"#define COUNT %d\n#define NAME %q\n#define MEMORY %dull\n#define RESERVED %dull\n"+
 			"#define BUS %d\n#define INIT %d\n#define LOST %q\n"+
-			"#define EVENTS %q\n#define HEALTH %q\n",
-		n, name, memory, reserved, bus, m.Init, l.lost, l.events, l.health)
+			"#define EVENTS %q\n#define HEALTH %q\n#define USAGE %q\n",
+		n, name, memory, reserved, bus, m.Init, l.lost, l.events, l.health, l.usage)
 	text.WriteString(m.profiles(l))
 	if m.OldDriver {
 		text.WriteString("#define OLD_DRIVER\n")

@@ -6,7 +6,7 @@
 // for each GPU: 'x' where it does not answer, EVENTS, the path of a file that has a line for each critical error: GPU and XID, and
 // HEALTH, the path of a file that has a line for each GPU: whether a row could not be remapped, whether pages are pending
 // retirement, and the recovery action, all 0 for a file that is not there. A critical error may have the numbers of a GPU
-// instance and a compute instance behind it. mig.c has the rest.
+// instance and a compute instance behind it. mig.c and usage.c have the rest.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,8 +180,8 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) 
 	if (lost(number(device)))
 		return NVML_ERROR_GPU_IS_LOST;
 	memory->total = MEMORY + RESERVED;
-	memory->free = MEMORY / 2;
-	memory->used = MEMORY / 2 + RESERVED;
+	memory->free = MEMORY - used_memory(device);
+	memory->used = used_memory(device) + RESERVED;
 	return NVML_SUCCESS;
 }
 
@@ -208,8 +208,8 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
 		return NVML_ERROR_GPU_IS_LOST;
 	memory->total = MEMORY + RESERVED;
 	memory->reserved = RESERVED;
-	memory->free = MEMORY / 2;
-	memory->used = MEMORY / 2;
+	memory->used = used_memory(device);
+	memory->free = MEMORY - memory->used;
 	return NVML_SUCCESS;
 }
 
