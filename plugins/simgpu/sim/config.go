@@ -40,6 +40,9 @@ type Config struct {
 	Topology []int `json:"topology"`
 	// Unhealthy names the GPUs that no pod is given.
 	Unhealthy []string `json:"unhealthy"`
+	// Processes use the GPUs. A pod that plays a program needs no GPU for it, only its PID here.
+	// Default: none
+	Processes []Process `json:"processes"`
 	// ResourceName is the plain count. Default: nvidia.com/gpu
 	ResourceName types.ResourceName `json:"resourceName"`
 	// DeviceDir is the directory, on the node, in which each GPU has a device node. It is the
@@ -51,6 +54,17 @@ type Config struct {
 	// that Linux keeps for experiments: there is no driver behind, so opening one fails with ENXIO
 	// where it is allowed, and with EPERM where it is not.
 	DeviceNumber DeviceNumber `json:"deviceNumber"`
+}
+
+// Process is a simulated use of a GPU.
+type Process struct {
+	// GPU is the GPU's name, and PID a process on the host, which need not exist.
+	GPU string `json:"gpu"`
+	PID int    `json:"pid"`
+	// Memory is how much of the GPU's memory the process uses. Default: that is not known
+	Memory *resource.Quantity `json:"memory"`
+	// Utilization is how busy it keeps the GPU, in percent. Default: that is not known
+	Utilization *int64 `json:"utilization"`
 }
 
 // DeviceNumber is the number of a character device.
@@ -102,6 +116,13 @@ func (c Config) validate() error {
 		if size < 1 || i > 0 && (c.Topology[i-1] < 1 || size%c.Topology[i-1] != 0) {
 			complain("topology is %v: use positive sizes, each a multiple of the one before", c.Topology)
 			break
+		}
+	}
+	for _, p := range c.Processes {
+		if p.PID <= 0 || p.Memory != nil && p.Memory.Sign() < 0 ||
+			p.Utilization != nil && (*p.Utilization < 0 || *p.Utilization > 100) {
+			complain("process %d of GPU %q: use a positive pid, a positive memory, and a utilization from 0 to 100",
+				p.PID, p.GPU)
 		}
 	}
 	if c.ResourceName == "" {

@@ -38,6 +38,7 @@ var (
 	_ device.ConcurrentSafe = (*Device)(nil)
 	_ device.HealthReporter = (*Device)(nil)
 	_ device.Attributed     = (*Device)(nil)
+	_ device.UsageReporter  = (*Device)(nil)
 )
 
 // reasonSimulated is why a GPU is unhealthy.
