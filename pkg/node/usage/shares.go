@@ -1,0 +1,72 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"path"
+
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// memory is the resource of a device whose quantity is a part of its memory, in bytes.
+const memory = "memory"
+
+// holding is what a container was allocated of one device.
+type holding struct {
+	whole  bool
+	memory int64 // 0 for none
+}
+
+// share returns the holding as bytes of the device's memory.
+func (h holding) share(total device.Reading) device.Reading {
+	switch {
+	case h.whole:
+		return total
+	case h.memory > 0:
+		return device.Read(h.memory)
+	}
+	return device.Reading{}
+}
+
+// holdings returns what the containers of the grants hold, by device. The identities have no ID. A
+// container whose devices are replaced may still use those that it had.
+func holdings(list []grants.Allocation, capacity types.ResourceList) map[string]map[Identity]holding {
+	all := map[string]map[Identity]holding{}
+	for _, grant := range list {
+		for _, containers := range []map[string]types.ContainerInfo{
+			grant.PodInfo.InitContainers, grant.PodInfo.RunningContainers, grant.Leaving,
+		} {
+			for name, container := range containers {
+				of := Identity{PodUID: grant.PodUID, Namespace: grant.Namespace, Pod: grant.Name, Name: name}
+				for request, from := range container.AllocateFrom {
+					add(all, of, from, container.DevRequests[request], capacity)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// add adds a quantity of a resource to what a container holds.
+func add(
+	all map[string]map[Identity]holding, of Identity, from types.ResourceName, quantity int64, capacity types.ResourceList,
+) {
+	if !resource.IsGroupResourceName(from) || resource.IsEnumResource(from) || quantity <= 0 {
+		return
+	}
+	name := path.Dir(string(from))
+	if all[name] == nil {
+		all[name] = map[Identity]holding{}
+	}
+	h := all[name][of]
+	// Who has all there is of any resource has the device alone.
+	h.whole = h.whole || quantity >= capacity[from]
+	if path.Base(string(from)) == memory {
+		h.memory += quantity
+	}
+	all[name][of] = h
+}
