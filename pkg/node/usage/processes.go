@@ -11,10 +11,22 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // tick is the unit of times in /proc/PID/stat: USER_HZ is 100 on each architecture that Go knows.
 const tick = 10 * time.Millisecond
+
+// SinceBoot returns the time since this machine has booted, with the time that it slept, as /proc
+// counts it.
+func SinceBoot() time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+		return 0 // of a kernel before 2.6.39: no process is found
+	}
+	return time.Duration(now.Nano())
+}
 
 // startField is the number of the field of /proc/PID/stat that has the time after boot at which the
 // process started, counted from the one after the command's name. See proc_pid_stat(5): it is 22 of

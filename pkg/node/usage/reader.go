@@ -22,6 +22,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 )
 
+// DefaultInterval is the time between two readings where nothing else is configured.
+const DefaultInterval = 10 * time.Second
+
 // Plugins read the usage of the node's devices. *plugins.Manager implements it.
 type Plugins interface {
 	Inventory() (now *plugins.Inventory, changed <-chan struct{})
