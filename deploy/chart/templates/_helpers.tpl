@@ -137,6 +137,7 @@ deviceFirewallAllow: {{ toJson .Values.node.deviceFirewall.allow }}
 deviceFirewallVendors: {{ toJson .Values.node.deviceFirewall.vendors }}
 onDeviceFailure: {{ .Values.node.onDeviceFailure }}
 deviceFailureGracePeriod: {{ .Values.node.deviceFailureGracePeriod }}
+deviceUsageInterval: {{ .Values.node.deviceUsageInterval }}
 {{- if include "kubedevice.seals" . }}
 sealCertificates: {{ .Values.node.programs }}/seal-certificates.pem
 sealMode: {{ .Values.seals.mode }}

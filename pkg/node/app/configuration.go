@@ -53,6 +53,8 @@ type Configuration struct {
 	OnDeviceFailure *string `json:"onDeviceFailure,omitempty"`
 	// DeviceFailureGracePeriod is a duration such as 90s.
 	DeviceFailureGracePeriod *string `json:"deviceFailureGracePeriod,omitempty"`
+	// DeviceUsageInterval is a duration such as 10s, or 0s.
+	DeviceUsageInterval *string `json:"deviceUsageInterval,omitempty"`
 
 	StateDir           *string `json:"stateDir,omitempty"`
 	DevicePluginsDir   *string `json:"devicePluginsDir,omitempty"`
@@ -93,6 +95,7 @@ func (c *Configuration) values() map[string]*string {
 		"isolate":                      text(c.Isolate),
 		"on-device-failure":            c.OnDeviceFailure,
 		graceFlag:                      c.DeviceFailureGracePeriod,
+		usageFlag:                      c.DeviceUsageInterval,
 		"state-dir":                    c.StateDir,
 		"device-plugins-dir":           unlessEmpty(c.DevicePluginsDir),
 		"plugins-registry-dir":         unlessEmpty(c.PluginsRegistryDir),

@@ -39,6 +39,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/podresources"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/node/seals"
+	"github.com/kubedevice/kubedevice/pkg/node/usage"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 	"github.com/kubedevice/kubedevice/pkg/trim"
@@ -83,6 +84,7 @@ type node struct {
 	refusals      *admission.Refusals
 	missing       *devicecheck.Checker
 	failover      *failover.Controller // nil where devices are not replaced
+	usage         *usage.Reader        // nil where it is off
 	registration  *nri.Registration    // nil where it is off
 	nri           *nriParts            // nil in ModeCRI
 
@@ -149,6 +151,7 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	counts := kubeletCounts{n.deviceManager, n.claims}
 	n.devices = &nodeDevices{n.plugins, counts, n.taints}
 	n.measures.registry.CustomMustRegister(newDeviceMetrics(n.devices, n.record, maxDeviceSeries))
+	n.usage = n.newUsage(runtime)
 	n.damper = plugins.NewDamper(n.plugins)
 	n.health = devicehealth.NewTracker(n.damper, n.record, n.events)
 	advertising := advertise.Options{
@@ -247,6 +250,9 @@ func (n *node) start(ctx context.Context, servePath string) {
 	n.running.Go(func() { n.missing.Run(ctx, devicecheck.Delays()) })
 	if n.firewall != nil {
 		n.running.Go(func() { n.firewall.Run(ctx) })
+	}
+	if n.usage != nil {
+		n.running.Go(func() { n.usage.Run(ctx) })
 	}
 	if n.registration != nil {
 		n.running.Go(func() { n.register(ctx) })

@@ -22,6 +22,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/podresources"
 	"github.com/kubedevice/kubedevice/pkg/node/telemetry"
+	"github.com/kubedevice/kubedevice/pkg/node/usage"
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
@@ -71,6 +72,9 @@ type Options struct {
 	// DeviceFailureGracePeriod, where pod and namespace say nothing.
 	OnDeviceFailure          devicehealth.Policy
 	DeviceFailureGracePeriod time.Duration
+	// DeviceUsageInterval is the time between two readings of how much of the devices containers use;
+	// 0 for none.
+	DeviceUsageInterval time.Duration
 	// NodeName is the name of this node: --hostname-override or the host's name.
 	NodeName string
 
@@ -142,6 +146,7 @@ func NewOptions() *Options {
 		DeviceFirewallAllow: []string{metav1.NamespaceSystem + "/*"},
 
 		OnDeviceFailure: devicehealth.Ignore, DeviceFailureGracePeriod: time.Minute,
+		DeviceUsageInterval: usage.DefaultInterval,
 	}
 }
 
@@ -176,6 +181,13 @@ func addDeprecated(flags *pflag.FlagSet) {
 
 // graceFlag is the flag of DeviceFailureGracePeriod.
 const graceFlag = "device-failure-grace-period"
+
+// usageFlag is the flag of DeviceUsageInterval, and minUsageInterval the shortest: the driver may
+// take milliseconds for each device.
+const (
+	usageFlag        = "device-usage-interval"
+	minUsageInterval = time.Second
+)
 
 // onOff is a flag.Value, on or off.
 type onOff bool
@@ -245,6 +257,8 @@ func (o *Options) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.DeviceFailureGracePeriod, graceFlag, o.DeviceFailureGracePeriod,
 		"how long the device may be unhealthy before anything happens to the pod; where the annotations "+
 			"KubeDevice/DeviceFailureGracePeriod of pod and namespace say nothing")
+	flags.DurationVar(&o.DeviceUsageInterval, usageFlag, o.DeviceUsageInterval,
+		"how often to read how much of the devices containers use, for metrics and kubectl device; 0 reads nothing")
 	flags.StringVar(&o.StateDir, "state-dir", o.StateDir,
 		"directory for what must outlive a restart: which pod holds which device; in it are the directories to mount "+
 			"into device plugins in place of the kubelet's (device-plugins, plugins_registry), and into exporters and "+
@@ -318,6 +332,10 @@ func (o *Options) validate() error {
 	}
 	if o.DeviceFailureGracePeriod < 0 {
 		return fmt.Errorf("--%s is %v; want 0s or more", graceFlag, o.DeviceFailureGracePeriod)
+	}
+	if o.DeviceUsageInterval != 0 && o.DeviceUsageInterval < minUsageInterval {
+		return fmt.Errorf("--%s is %v; want 0s for no readings, or %v or more", usageFlag, o.DeviceUsageInterval,
+			minUsageInterval)
 	}
 	if o.StateDir == "" {
 		return errors.New("--state-dir is empty: it must name a directory that outlives a reboot")

@@ -80,8 +80,7 @@ func (r *Reader) Latest() (latest *Snapshot, changed <-chan struct{}) {
 	return r.latest, r.changed
 }
 
-// Run reads every interval until ctx is done. It ends at once where no plugin that is loaded can
-// report usage. What goes wrong is logged once, until it changes.
+// Run reads every interval until ctx is done. What goes wrong is logged once, until it changes.
 func (r *Reader) Run(ctx context.Context) {
 	select {
 	case <-r.options.Plugins.Loaded():

@@ -92,17 +92,21 @@ type Consumption struct {
 	Utilization device.Reading
 }
 
+// Plus returns what both use together.
+func (c Consumption) Plus(other Consumption) Consumption {
+	sum := Consumption{Processes: c.Processes + other.Processes, Utilization: c.Utilization}
+	memory, known := c.Memory.Value()
+	if more, knows := other.Memory.Value(); known && knows {
+		sum.Memory = device.Read(memory + more)
+	}
+	if percent, knows := other.Utilization.Value(); knows {
+		before, _ := c.Utilization.Value()
+		sum.Utilization = device.Read(before + percent)
+	}
+	return sum
+}
+
 // add adds a process.
 func (c *Consumption) add(p device.ProcessUsage) {
-	c.Processes++
-	sum, known := c.Memory.Value()
-	if memory, knows := p.Memory.Value(); known && knows {
-		c.Memory = device.Read(sum + memory)
-	} else {
-		c.Memory = device.Reading{}
-	}
-	if percent, knows := p.Utilization.Value(); knows {
-		before, _ := c.Utilization.Value()
-		c.Utilization = device.Read(before + percent)
-	}
+	*c = c.Plus(Consumption{Processes: 1, Memory: p.Memory, Utilization: p.Utilization})
 }
