@@ -3,7 +3,10 @@
 
 package device
 
-import "strconv"
+import (
+	"encoding/json"
+	"strconv"
+)
 
 // UsageReporter is implemented by a plugin that can read how much of its devices is used, and by
 // which processes. It is about real use. What pods hold, the host knows.
@@ -63,4 +66,25 @@ func (r Reading) String() string {
 		return "unknown"
 	}
 	return strconv.FormatInt(r.value, 10)
+}
+
+// MarshalJSON implements json.Marshaler. A number that is not known is null.
+func (r Reading) MarshalJSON() ([]byte, error) {
+	if !r.known {
+		return []byte("null"), nil
+	}
+	return []byte(r.String()), nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (r *Reading) UnmarshalJSON(data []byte) error {
+	var value *int64
+	if err := json.Unmarshal(data, &value); err != nil {
+		return err
+	}
+	*r = Reading{}
+	if value != nil {
+		*r = Read(*value)
+	}
+	return nil
 }
