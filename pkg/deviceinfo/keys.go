@@ -68,6 +68,11 @@ var keys = []Key{
 		Policy:  "kubedevice-node-inventories", Attacks: []string{"attributes-forged"},
 	},
 	{
+		Name: UsageAnnotation, Objects: []string{"nodes"},
+		Weakens: "that people and tools see how much of a device is used; the scheduler does not read it",
+		Policy:  "kubedevice-node-inventories", Attacks: []string{"usage-forged"},
+	},
+	{
 		Name: ReplacementsAnnotation, Objects: []string{"nodes"}, Weakens: "that only a node requests other devices",
 		Policy: "kubedevice-node-inventories", Attacks: []string{"replacements-forged"},
 	},

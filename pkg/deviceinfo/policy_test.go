@@ -290,6 +290,11 @@ func TestOnlyANodeWritesItsInventory(t *testing.T) {
 		metav1.SetMetaDataAnnotation(&n.ObjectMeta, AttributesAnnotation, "{}")
 		return n
 	}
+	used := func(value string) *corev1.Node {
+		n := node(value)
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, UsageAnnotation, "{}")
+		return n
+	}
 	withRequest := func(value string) *corev1.Node {
 		n := node(value)
 		metav1.SetMetaDataAnnotation(&n.ObjectMeta, ReplacementsAnnotation, "{}")
@@ -335,6 +340,14 @@ func TestOnlyANodeWritesItsInventory(t *testing.T) {
 		},
 		"the node describes a device": {
 			request{user: "system:node:n1", groups: nodes, resource: "nodes/status", object: described("{}"),
+				old: node("{}")}, "",
+		},
+		"an operator says how devices are used": {
+			request{user: "ada", resource: "nodes/status", object: used("{}"), old: node("{}")},
+			"leave it to kubecri",
+		},
+		"the node says how devices are used": {
+			request{user: "system:node:n1", groups: nodes, resource: "nodes/status", object: used("{}"),
 				old: node("{}")}, "",
 		},
 		"an operator requests other devices": {

@@ -82,6 +82,8 @@ func inventories() []*Attempt {
 				`[{"device":"gpu/gpu-199","reason":"Xid79","since":"2020-01-01T00:00:00Z"}]`)),
 		labelled("attributes-forged", "says in a node's name that a device of it is of another model",
 			annotateWith(deviceinfo.AttributesAnnotation, `{"gpu/gpu-199":{"productName":"other"}}`)),
+		labelled("usage-forged", "says in a node's name that a device of it is not used",
+			annotateWith(deviceinfo.UsageAnnotation, `{"time":"2020-01-01T00:00:00Z","devices":{"gpu/gpu-199":{}}}`)),
 		{
 			ID: "inventory-other-kubelet", Who: Kubelet, What: "writes another node's inventory", Defence: Rights,
 			Want: everywhere(RefusedByAPIServer, "not allowed to modify node"), Off: ownNode,
@@ -153,7 +155,8 @@ func (s *Stage) changeNode(ctx context.Context, client *kube.Client, node string
 		same := func(key string) bool { return now.Annotations[key] == before.Annotations[key] }
 		return err == nil && newer > 0 && same(deviceinfo.Annotation) && same(deviceinfo.HoldersAnnotation) &&
 			same(deviceinfo.ReplacementsAnnotation) && same(deviceinfo.UnhealthyAnnotation) &&
-			same(deviceinfo.AttributesAnnotation) && same(deviceinfo.RequiredPluginAnnotation)
+			same(deviceinfo.AttributesAnnotation) && same(deviceinfo.UsageAnnotation) &&
+			same(deviceinfo.RequiredPluginAnnotation)
 	})
 	if wait.Interrupted(err) || errors.Is(err, context.DeadlineExceeded) {
 		return Got{Succeeds, fmt.Sprintf("the inventory of %s stays changed", node)}, nil

@@ -50,7 +50,7 @@ func node(of *corev1.Node) *corev1.Node {
 		TypeMeta: kind(corev1.SchemeGroupVersion, "Node"),
 		ObjectMeta: meta(&of.ObjectMeta, deviceinfo.Annotation, deviceinfo.HoldersAnnotation,
 			deviceinfo.RequiredPluginAnnotation, deviceinfo.UnhealthyAnnotation, deviceinfo.AttributesAnnotation,
-			deviceinfo.DeviceTaintsAnnotation),
+			deviceinfo.UsageAnnotation, deviceinfo.DeviceTaintsAnnotation),
 	}
 	kept.Spec.Unschedulable = of.Spec.Unschedulable
 	for _, taint := range of.Spec.Taints {

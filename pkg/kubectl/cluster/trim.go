@@ -63,7 +63,7 @@ func trimMeta(meta *metav1.ObjectMeta) metav1.ObjectMeta {
 	}
 	for _, key := range []string{
 		deviceinfo.Annotation, deviceinfo.HoldersAnnotation, deviceinfo.UnhealthyAnnotation,
-		deviceinfo.AttributesAnnotation, deviceinfo.DeviceTaintsAnnotation,
+		deviceinfo.AttributesAnnotation, deviceinfo.UsageAnnotation, deviceinfo.DeviceTaintsAnnotation,
 	} {
 		if value, ok := meta.Annotations[key]; ok {
 			if trimmed.Annotations == nil {

@@ -7,8 +7,9 @@
 // same patches. KubeDevice/Unhealthy says which devices are unhealthy and why, and
 // KubeDevice/Replacements for which containers the node requests other devices. So does
 // KubeDevice/RequiredPlugin where the container runtime refuses containers that require kubecri
-// while it is away. KubeDevice/Attributes describes the devices, as far as the others leave room.
-// Extended resources that the kubelet publishes by itself stay as they are.
+// while it is away. KubeDevice/Attributes describes the devices, and KubeDevice/Usage says how much
+// of them is used, as far as the others leave room. Extended resources that the kubelet publishes
+// by itself stay as they are.
 //
 // The kubelet rejects a pod for good that requests more of an extended resource than the kubelet
 // knows the node to have. So the published counts are never less than what the kubelet may be
@@ -94,6 +95,13 @@ type Replacements interface {
 	Wanted() (list []deviceinfo.Replacement, known bool, changed <-chan struct{})
 }
 
+// Usage knows how much of the node's devices is used. *usage.Publisher implements it.
+type Usage interface {
+	// Usage returns what to publish; nil while nothing is known, in which the node's annotation stays
+	// as it is; and a channel that is closed when that is no longer so.
+	Usage() (usage *deviceinfo.Usage, changed <-chan struct{})
+}
+
 // Runtime knows what the node's container runtime does. *nri.Registration is one.
 type Runtime interface {
 	// Enforced reports whether the runtime refuses containers that require an NRI plugin which is
@@ -159,6 +167,9 @@ type Options struct {
 	// Replacements, if set, has what the annotation KubeDevice/Replacements says. Without, the node
 	// has no such annotation.
 	Replacements Replacements
+	// Usage, if set, has what the annotation KubeDevice/Usage says. Without, the node has no such
+	// annotation.
+	Usage Usage
 	// Runtime has what the annotation KubeDevice/RequiredPlugin says. Without, the node has no such
 	// annotation.
 	Runtime Runtime

@@ -49,12 +49,13 @@ func (f *follower) run(ctx context.Context, nodes <-chan *corev1.Node) {
 		runtime, runtimeChanged := f.runtime()
 		unhealthy, healthChanged := f.unhealthy()
 		replacements, replacementsChanged := f.replacements()
+		usage, usageChanged := f.usage()
 		if f.node != nil && !retry.on {
 			second.end()
 			var due time.Time
 			var err error
 			if synced == nil {
-				due, err = f.compare(ctx, inventory, requested, known, holders, unhealthy, replacements, runtime)
+				due, err = f.compare(ctx, inventory, requested, known, holders, unhealthy, replacements, usage, runtime)
 			} else {
 				err = f.restore(ctx, requested)
 			}
@@ -83,6 +84,7 @@ func (f *follower) run(ctx context.Context, nodes <-chan *corev1.Node) {
 			retry.cut(wait.Jitter(f.options.Retry, jitter))
 		case <-replacementsChanged:
 			retry.cut(wait.Jitter(f.options.Retry, jitter))
+		case <-usageChanged: // nothing else waits for it
 		case <-runtimeChanged:
 			retry.cut(wait.Jitter(f.options.Retry, jitter))
 		case <-second.over():
@@ -158,6 +160,18 @@ func (f *follower) replacements() (report *replacementsReport, changed <-chan st
 	return &replacementsReport{list}, changed
 }
 
+// usage returns what the node has to say of the usage of its devices: nil while that is not known.
+func (f *follower) usage() (report *usageReport, changed <-chan struct{}) {
+	if f.options.Usage == nil {
+		return &usageReport{}, nil
+	}
+	usage, changed := f.options.Usage.Usage()
+	if usage == nil {
+		return nil, changed
+	}
+	return &usageReport{usage}, changed
+}
+
 // runtime returns what the node has to say of its runtime: nothing while that is not known.
 func (f *follower) runtime() (annotations map[string]string, changed <-chan struct{}) {
 	required := ""
@@ -192,7 +206,8 @@ func (f *follower) restore(ctx context.Context, requested map[string]int64) erro
 // or the zero time. Holders that cannot be published do not keep the inventory from being so.
 func (f *follower) compare(
 	ctx context.Context, inventory *plugins.Inventory, requested map[string]int64, known bool,
-	holders *holdersReport, unhealthy *healthReport, replacements *replacementsReport, runtime map[string]string,
+	holders *holdersReport, unhealthy *healthReport, replacements *replacementsReport, usage *usageReport,
+	runtime map[string]string,
 ) (due time.Time, err error) {
 	var w, shown wanted
 	var left []omission
@@ -227,6 +242,7 @@ func (f *follower) compare(
 	unhealthy.addTo(annotations, f.node)
 	attributes := attributesReport{inventory.Attributes}
 	f.noteUndescribed(ctx, attributes.addTo(annotations, f.node, shown.info))
+	usage.addTo(annotations, f.node, shown.info)
 	if err := f.patch(ctx, annotations, shown.counts); err != nil {
 		return time.Time{}, err
 	}

@@ -142,7 +142,7 @@ func (r *replacementsReport) addTo(annotations map[string]string, node *corev1.N
 type attributesReport struct{ devices map[string]device.Attributes }
 
 // addTo adds as much of the report about devices in info as the other annotations leave room for,
-// and returns the paths of the devices that are left out. It is the last to be added.
+// and returns the paths of the devices that are left out. Only usage is added later.
 func (r *attributesReport) addTo(
 	annotations map[string]string, node *corev1.Node, info *types.NodeInfo,
 ) (left []string) {
@@ -158,6 +158,30 @@ func (r *attributesReport) addTo(
 	return left
 }
 
+// usageReport is what the annotation KubeDevice/Usage has to say; nothing for nil.
+type usageReport struct{ usage *deviceinfo.Usage }
+
+// addTo adds as much of the report, if there is one, about devices in info as the other annotations
+// leave room for. It is the last to be added.
+func (r *usageReport) addTo(annotations map[string]string, node *corev1.Node, info *types.NodeInfo) {
+	if r == nil {
+		return
+	}
+	annotations[deviceinfo.UsageAnnotation] = ""
+	if r.usage == nil {
+		return
+	}
+	usage := deviceinfo.Usage{Time: r.usage.Time, Devices: map[string]deviceinfo.DeviceUsage{}}
+	for name := range info.Capacity {
+		of := deviceinfo.DevicePath(path.Dir(string(name)))
+		if read, known := r.usage.Devices[of]; known {
+			usage.Devices[of] = read
+		}
+	}
+	annotations[deviceinfo.UsageAnnotation] = deviceinfo.EncodeUsage(usage,
+		deviceinfo.MaxBytes-sizeWith(node, annotations))
+}
+
 // checkSize returns an error for an annotation that the API server would refuse.
 func checkSize(node *corev1.Node, value string) error {
 	if total := sizeWith(node, map[string]string{deviceinfo.Annotation: value}); total > deviceinfo.MaxBytes {
@@ -171,11 +195,12 @@ func checkSize(node *corev1.Node, value string) error {
 }
 
 // sizeWith returns the size of all of the node's annotations, as the API server counts it, when
-// these are published. Attributes count only if they are among these: they get what the others
-// leave, in the same patch.
+// these are published. Attributes and usage count only if they are among these: they get what the
+// others leave, in the same patch.
 func sizeWith(node *corev1.Node, published map[string]string) (total int) {
 	for key, value := range node.Annotations {
-		if _, replaced := published[key]; !replaced && key != deviceinfo.AttributesAnnotation {
+		if _, replaced := published[key]; !replaced && key != deviceinfo.AttributesAnnotation &&
+			key != deviceinfo.UsageAnnotation {
 			total += len(key) + len(value)
 		}
 	}

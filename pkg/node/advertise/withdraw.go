@@ -45,7 +45,7 @@ func Withdraw(ctx context.Context, client kubernetes.Interface,
 	body, err := patch(node, map[string]string{
 		deviceinfo.Annotation: "", deviceinfo.HoldersAnnotation: "", deviceinfo.RequiredPluginAnnotation: "",
 		deviceinfo.UnhealthyAnnotation: "", deviceinfo.ReplacementsAnnotation: "",
-		deviceinfo.AttributesAnnotation: "",
+		deviceinfo.AttributesAnnotation: "", deviceinfo.UsageAnnotation: "",
 	}, nil, nil)
 	if err != nil {
 		return nil, true, err

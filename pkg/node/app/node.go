@@ -39,7 +39,6 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/podresources"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/node/seals"
-	"github.com/kubedevice/kubedevice/pkg/node/usage"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 	"github.com/kubedevice/kubedevice/pkg/trim"
@@ -84,7 +83,7 @@ type node struct {
 	refusals      *admission.Refusals
 	missing       *devicecheck.Checker
 	failover      *failover.Controller // nil where devices are not replaced
-	usage         *usage.Reader        // nil where it is off
+	usage         *deviceUsage         // nil where it is off
 	registration  *nri.Registration    // nil where it is off
 	nri           *nriParts            // nil in ModeCRI
 
@@ -177,6 +176,9 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 		Holders: n.holders, Files: n.claims,
 	})
 	advertising.Holders = n.holders
+	if n.usage != nil {
+		advertising.Usage = n.usage.publisher
+	}
 	switch {
 	case n.nri != nil:
 		n.registration = nri.New(nri.Options{
