@@ -265,6 +265,9 @@ func zoo(t testing.TB) []runtime.Object {
 	large.Annotations[deviceinfo.AttributesAnnotation] = `{"gpugrp1/1/gpugrp0/3/gpu/gpu-6":{` +
 		`"productName":"NVIDIA H100 80GB HBM3","cudaComputeCapability":{"version":"9.0.0"},"uuid":"gpu-6",` +
 		`"resource.kubernetes.io/numaNode":1}}`
+	large.Annotations[deviceinfo.UsageAnnotation] = `{"time":"2026-05-04T10:55:00Z","devices":{` +
+		`"gpugrp1/0/gpugrp0/0/gpu/gpu-0":{"memoryTotal":85899345920,"memoryUsed":32212254720,"memoryUnowned":0},` +
+		`"gpugrp1/1/gpugrp0/3/gpu/gpu-6":{"memoryTotal":85899345920,"memoryUsed":0,"memoryUnowned":0}}}`
 	large.Annotations[deviceinfo.UnhealthyAnnotation] = `[{"device":"gpugrp1/1/gpugrp0/2/gpu/gpu-5","reason":"Xid79",` +
 		`"message":"critical error (XID) 79; reset the GPU or reboot the machine","since":"2026-01-02T03:04:05Z"},` +
 		`{"device":"gpugrp1/0/gpugrp0/0/gpu/gpu-0","reason":"Lost","since":"2026-01-02T03:04:05Z"}]`

@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -82,7 +83,7 @@ func completeDevices(env *environment) completion {
 func namesOfDevices(ctx context.Context, reader *cluster.Reader, node string) (names []string, err error) {
 	nodes, err := reader.Nodes(ctx, cluster.Query{Names: []string{node}})
 	for _, n := range nodes {
-		list := devices.NewNode(n, nil).Devices
+		list := devices.NewNode(n, nil, time.Time{}).Devices
 		count := map[string]int{}
 		for _, device := range list {
 			count[device.ID]++

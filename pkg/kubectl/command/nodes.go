@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -69,7 +70,7 @@ func (o *nodesOptions) run(ctx context.Context) error {
 	if o.watch {
 		return o.watchNodes(ctx, reader, query)
 	}
-	list, missing := readNodes(ctx, reader, query)
+	list, missing := readNodes(ctx, reader, query, o.env.now())
 	if list == nil && missing != nil {
 		return missing
 	}
@@ -108,7 +109,9 @@ func (o *nodesOptions) print(list []*devices.Node, single bool) error {
 
 // readNodes returns the nodes that are meant, with their devices: those that are named, or those of
 // all that have devices. With an error for nodes that are missing it returns the others.
-func readNodes(ctx context.Context, reader *cluster.Reader, query cluster.Query) ([]*devices.Node, error) {
+func readNodes(
+	ctx context.Context, reader *cluster.Reader, query cluster.Query, now time.Time,
+) ([]*devices.Node, error) {
 	nodes, missing := reader.Nodes(ctx, query)
 	if len(nodes) == 0 {
 		return nil, missing
@@ -125,7 +128,7 @@ func readNodes(ctx context.Context, reader *cluster.Reader, query cluster.Query)
 	}
 	list := make([]*devices.Node, len(nodes))
 	for i, node := range nodes {
-		list[i] = devices.NewNode(node, pods[node.Name])
+		list[i] = devices.NewNode(node, pods[node.Name], now)
 	}
 	return list, missing
 }

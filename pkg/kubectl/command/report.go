@@ -150,7 +150,7 @@ func (o *reportOptions) withPods(nodes []*corev1.Node, pods []*corev1.Pod) []*de
 	var list []*devices.Node
 	for _, node := range nodes {
 		if len(o.nodes) > 0 || devices.MayHaveDevices(node) {
-			list = append(list, devices.NewNode(node, on[node.Name]))
+			list = append(list, devices.NewNode(node, on[node.Name], o.env.now()))
 		}
 	}
 	return list

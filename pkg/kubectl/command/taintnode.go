@@ -71,7 +71,7 @@ func (e *environment) taintsOf(
 	if err != nil {
 		return "", nil, fmt.Errorf("node %q: %w", node.Name, err)
 	}
-	known := devices.NewNode(node, nil)
+	known := devices.NewNode(node, nil, e.now())
 	if len(known.Devices) == 0 && len(known.Problems) > 0 {
 		return "", nil, fmt.Errorf("node %q: %s", node.Name, known.Problems[0])
 	}

@@ -7,11 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/cluster"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/columns"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/devices"
@@ -20,7 +22,8 @@ import (
 // topOptions are the arguments of kubectl device top.
 type topOptions struct {
 	selection
-	env *environment
+	env      *environment
+	measured bool // the real use of a device is known
 }
 
 func topCommand(env *environment) *cobra.Command {
@@ -34,6 +37,9 @@ of them is in use, and how fragmented they are: the largest group of devices tha
 Each device counts once. Cordoned are those that no pod holds and no new pod gets, also because
 their node is cordoned or not ready, and tainted those that no pod holds and only pods that tolerate
 their taints get: they are not free.
+
+USE is what pods hold. MEMORY USED is how much of the devices' memory programs really use, where
+nodes can say that: it was read at most some minutes ago.
 
 The lines of all nodes together come last. Their largest free group is that of a single node.`,
 		Example: `  # The use of all devices
@@ -62,7 +68,7 @@ func (o *topOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	nodes, missing := readNodes(ctx, reader, cluster.Query{Names: o.names, Labels: o.selector})
+	nodes, missing := readNodes(ctx, reader, cluster.Query{Names: o.names, Labels: o.selector}, o.env.now())
 	if nodes == nil && missing != nil {
 		return missing
 	}
@@ -93,6 +99,10 @@ func (o *topOptions) print(usage *devices.UsageList) error {
 		"NODE", "KIND", "DEVICES", "FREE", "SHARED", "WHOLE", "CORDONED", "TAINTED", "UNHEALTHY", "USE",
 		"LARGEST FREE GROUP",
 	}
+	o.measured = slices.ContainsFunc(usage.Totals, func(u *devices.Usage) bool { return u.Measured != nil })
+	if o.measured {
+		header = slices.Insert(header, slices.Index(header, "USE")+1, "MEMORY USED")
+	}
 	if o.output.format == wide {
 		header = append(header, "MOST FREE IN ONE GROUP", "RESOURCES")
 	}
@@ -122,6 +132,9 @@ func (o *topOptions) row(node columns.Cell, u *devices.Usage) columns.Row {
 		row = append(row, cell)
 	}
 	row = append(row, columns.Text(fmt.Sprintf("%d%%", u.Percent())))
+	if o.measured {
+		row = append(row, columns.Text(measuredOf(u.Measured)))
+	}
 	largest := ""
 	if u.LargestFree != nil {
 		largest = fmt.Sprintf("%d in %s", u.LargestFree.Free, groupName(u, *u.LargestFree))
@@ -135,6 +148,14 @@ func (o *topOptions) row(node columns.Cell, u *devices.Usage) columns.Row {
 		levels = append(levels, fmt.Sprintf("%d of %d in %s", level.Free, level.Devices, groupName(u, level.Group)))
 	}
 	return append(row, columns.Text(strings.Join(levels, ", ")), columns.Text(usedOf(u.Resources)))
+}
+
+// measuredOf returns how much of the memory is really used.
+func measuredOf(m *devices.Measured) string {
+	if m == nil {
+		return "<unknown>"
+	}
+	return grouptree.Human(m.MemoryUsed) + "/" + grouptree.Human(m.MemoryTotal)
 }
 
 // groupName names a group: a part of the node that the usage is of, or of a node that it names.

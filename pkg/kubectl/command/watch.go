@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"reflect"
 	"slices"
+	"time"
 
 	apitypes "k8s.io/apimachinery/pkg/types"
 
@@ -64,7 +65,8 @@ func (w *nodesWatch) next(name string) *devices.Node {
 	case !w.named && last == nil && !devices.MayHaveDevices(node):
 		return nil
 	}
-	now := devices.NewNode(node, pods)
+	now := devices.NewNode(node, pods, time.Time{})
+	now.ForgetMeasured()
 	if reflect.DeepEqual(now, last) {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -101,7 +102,7 @@ func TestTheHoldersAreThoseOfTheScheduler(t *testing.T) {
 			pods = append(pods, randomPod(t, random, fmt.Sprint("p", i), paths))
 		}
 		want, got := scheduler(t, node, pods), held{}
-		for _, d := range devices.NewNode(node, pods).Devices {
+		for _, d := range devices.NewNode(node, pods, time.Time{}).Devices {
 			if d.Health != devices.Healthy {
 				t.Errorf("seed %d: %s is %s", seed, d.Path, d.Health)
 			}

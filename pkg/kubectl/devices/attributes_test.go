@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,7 +29,7 @@ func TestADeviceHasItsAttributesAndItsOwnModel(t *testing.T) {
 		}}
 	}
 	got := NewNode(node(`{"gpu/a":{"productName":"NVIDIA H100","numaNode":1,"v":{"version":"9.0.0"},"new":[]},`+
-		`"gpu/gone":{"numaNode":0}}`), nil)
+		`"gpu/gone":{"numaNode":0}}`), nil, time.Time{})
 	if len(got.Devices) != 2 || len(got.Problems) > 0 {
 		t.Fatalf("%d devices, problems %v", len(got.Devices), got.Problems)
 	}
@@ -40,7 +41,7 @@ func TestADeviceHasItsAttributesAndItsOwnModel(t *testing.T) {
 	if string(text) != want || err != nil {
 		t.Errorf("the attributes are %s, %v, want %s", text, err, want)
 	}
-	got = NewNode(node(`{`), nil)
+	got = NewNode(node(`{`), nil, time.Time{})
 	if len(got.Devices) != 2 || len(got.Problems) != 1 || !strings.Contains(got.Problems[0], "attributes") {
 		t.Errorf("with unreadable attributes there are %d devices, problems %v", len(got.Devices), got.Problems)
 	}

@@ -70,10 +70,23 @@ type Device struct {
 	// them get it.
 	Taints []Taint `json:"taints,omitempty"`
 	Use    Use     `json:"use"`
+	// Measured is how much of its memory programs really use, by the node's last reading. It is nil
+	// where that is not known.
+	Measured *Measured `json:"measured,omitempty"`
 	// Resources are what it has, by name.
 	Resources []Resource `json:"resources"`
 	// Holders are the containers that hold some of it, by namespace, pod and container.
 	Holders []Holder `json:"holders,omitempty"`
+}
+
+// Measured is how much of the memory of a device, or of several, is really used, in bytes.
+type Measured struct {
+	// Time is when the node has read it. It is absent for several devices.
+	Time        metav1.Time `json:"time,omitzero"`
+	MemoryTotal int64       `json:"memoryTotal"`
+	MemoryUsed  int64       `json:"memoryUsed"`
+	// MemoryUnowned is the part of MemoryUsed that processes of no known container use.
+	MemoryUnowned device.Reading `json:"memoryUnowned,omitzero"`
 }
 
 // Taint is a taint of a device, with the words of a node's taints.
@@ -124,6 +137,9 @@ type Holder struct {
 	UID       string `json:"uid"`
 	Container string `json:"container"`
 	State     State  `json:"state"`
+	// MemoryUsed is how many bytes of the device's memory the container really uses, by the same
+	// reading as the device's Measured.
+	MemoryUsed device.Reading `json:"memoryUsed,omitzero"`
 	// Resources is what the container has of the device, in base units. An init container and a
 	// container that runs after it may have the same.
 	Resources map[string]int64 `json:"resources"`

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -203,7 +204,7 @@ func TestWhoHoldsWhat(t *testing.T) {
 				pods = append(pods, podOf(t, fmt.Sprint("p", i), held))
 			}
 			var got []string
-			for _, d := range NewNode(nodeOf(t, test.capacity, test.allocatable), pods).Devices {
+			for _, d := range NewNode(nodeOf(t, test.capacity, test.allocatable), pods, time.Time{}).Devices {
 				text := fmt.Sprintf("%s %s %s", d.ID, d.Health, d.Use)
 				for _, h := range d.Holders {
 					text += " " + h.Pod
@@ -230,7 +231,7 @@ func TestAnInitContainerSharesItsDeviceWithTheNext(t *testing.T) {
 	pod.Annotations[deviceinfo.Annotation] = strings.Replace(pod.Annotations[deviceinfo.Annotation],
 		`"runningcontainer"`, `"initcontainer":{"first":{"devrequests":{"resource/group/gpu/a/memory":80},`+
 			`"allocatefrom":{"resource/group/gpu/a/memory":"resource/group/gpu/a/memory"}}},"runningcontainer"`, 1)
-	d := NewNode(nodeOf(t, all, all), []*corev1.Pod{pod}).Devices[0]
+	d := NewNode(nodeOf(t, all, all), []*corev1.Pod{pod}, time.Time{}).Devices[0]
 	if r := d.Resources[0]; r.Used != 80 || len(d.Holders) != 2 {
 		t.Errorf("%d are used by %d containers, want 80 by 2", r.Used, len(d.Holders))
 	}
@@ -252,7 +253,7 @@ func TestANodeWithoutReadableDevicesHasAProblem(t *testing.T) {
 		"a resource has no path":              {malformed, "no devices are scheduled", 1},
 		"the report of holders is not a list": {garbled, "unreadable report of holders", 1},
 	} {
-		got := NewNode(test.node, nil)
+		got := NewNode(test.node, nil, time.Time{})
 		if len(got.Problems) != 1 || !strings.Contains(got.Problems[0], test.want) || len(got.Devices) != test.devices {
 			t.Errorf("%s: %d devices and the problems %q; want %d and %q",
 				name, len(got.Devices), got.Problems, test.devices, test.want)
@@ -286,7 +287,7 @@ func TestTheOrderIsAlwaysTheSame(t *testing.T) {
 	text := func() string {
 		rand.Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
 		var text strings.Builder
-		for _, d := range NewNode(nodeOf(t, all, all), pods).Devices {
+		for _, d := range NewNode(nodeOf(t, all, all), pods, time.Time{}).Devices {
 			fmt.Fprintf(&text, "%+v\n", *d)
 		}
 		return text.String()
@@ -333,7 +334,7 @@ func BenchmarkNodes(b *testing.B) {
 		read := b.Elapsed()
 		list := make([]*Node, nodes)
 		for i := range list {
-			list[i] = NewNode(node, pods)
+			list[i] = NewNode(node, pods, time.Time{})
 		}
 		if usage := NewUsage(list); usage.Totals[0].Free != 2*nodes {
 			b.Fatalf("%d are free", usage.Totals[0].Free)
@@ -357,7 +358,7 @@ func TestANodeOfManyKindsCostsWorkInProportion(t *testing.T) {
 		node := nodeOf(t, resources, resources)
 		result := testing.Benchmark(func(b *testing.B) {
 			for range b.N {
-				if usage := NewUsage([]*Node{NewNode(node, nil)}); len(usage.Items) != 2*kinds {
+				if usage := NewUsage([]*Node{NewNode(node, nil, time.Time{})}); len(usage.Items) != 2*kinds {
 					b.Fatalf("%d kinds, want %d", len(usage.Items), 2*kinds)
 				}
 			}

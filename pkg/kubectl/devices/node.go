@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,8 +53,9 @@ func MayHaveDevices(node *corev1.Node) bool {
 }
 
 // NewNode returns the devices of a node with their holders. pods are those that are bound to the
-// node; pods that have ended may be among them.
-func NewNode(node *corev1.Node, pods []*corev1.Pod) *Node {
+// node; pods that have ended may be among them. now is when the node was read: what the node has
+// published of its use long before does not count.
+func NewNode(node *corev1.Node, pods []*corev1.Pod, now time.Time) *Node {
 	b := &nodeBuilder{
 		node: node,
 		Node: &Node{
@@ -70,6 +72,7 @@ func NewNode(node *corev1.Node, pods []*corev1.Pod) *Node {
 	b.addReasons()
 	b.addAttributes()
 	b.addTaints()
+	b.addUsage(now)
 	b.complete()
 	return b.Node
 }
@@ -291,6 +294,46 @@ func (b *nodeBuilder) addAttributes() {
 		d.Attributes = of
 		if name := of["productName"]; name.Kind() == device.StringAttribute {
 			d.Model = name.String()
+		}
+	}
+}
+
+// addUsage reads how much of the devices is really used. What is old does not count, nor what a node
+// said that is not ready: it cannot say anything else.
+func (b *nodeBuilder) addUsage(now time.Time) {
+	usage, known, err := deviceinfo.DecodeUsage(b.node.Annotations[deviceinfo.UsageAnnotation], now)
+	if err != nil {
+		b.problem("it is not known how devices are used: %v; kubecri on the node writes it: see its log", err)
+	}
+	if !known || b.NotReady {
+		return
+	}
+	for path, of := range usage.Devices {
+		d := b.devices[path]
+		total, totalKnown := of.MemoryTotal.Value()
+		used, usedKnown := of.MemoryUsed.Value()
+		if d == nil || !totalKnown || !usedKnown {
+			continue
+		}
+		d.Measured = &Measured{
+			Time: metav1.Time{Time: usage.Time}, MemoryTotal: total, MemoryUsed: used, MemoryUnowned: of.Unowned,
+		}
+		for _, container := range of.Containers {
+			for i := range d.Holders {
+				if h := &d.Holders[i]; h.UID == container.PodUID && h.Container == container.Container {
+					h.MemoryUsed = container.MemoryUsed
+				}
+			}
+		}
+	}
+}
+
+// ForgetMeasured removes how the devices are really used, which changes all the time.
+func (n *Node) ForgetMeasured() {
+	for _, d := range n.Devices {
+		d.Measured = nil
+		for i := range d.Holders {
+			d.Holders[i].MemoryUsed = device.Reading{}
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -38,6 +39,8 @@ type Usage struct {
 	// UsedDevices is how much is in use of the healthy ones, in devices: a device of which three
 	// quarters are in use counts as 0.75.
 	UsedDevices float64 `json:"usedDevices"`
+	// Measured is the sum over the devices of which it is known. It is nil if that is none.
+	Measured *Measured `json:"measured,omitempty"`
 	// Resources are the sums over the healthy ones, except masks, by name.
 	Resources []Resource `json:"resources"`
 	// LargestFree is the largest group of which no device is in use, on any one node: the node
@@ -113,6 +116,7 @@ func usageOf(node *Node) []*Usage {
 			kinds[d.Kind], groups[d.Kind] = usage, map[string]*Group{}
 		}
 		usage.Devices++
+		usage.addMeasured(d.Measured)
 		usage.count(d, node.TakesPods())
 		if d.Health == Unhealthy {
 			continue
@@ -164,15 +168,15 @@ func (u *Usage) count(d *Device, takesPods bool) {
 
 // groupsOf returns the paths of the groups that a device is in, from the outermost, which is the
 // node, to the innermost.
-func groupsOf(device string) []string {
+func groupsOf(path string) []string {
 	groups := []string{""}
 	slashes := 0
-	for i := range len(device) {
-		if device[i] != '/' {
+	for i := range len(path) {
+		if path[i] != '/' {
 			continue
 		}
 		if slashes++; slashes%2 == 0 {
-			groups = append(groups, device[:i])
+			groups = append(groups, path[:i])
 		}
 	}
 	return groups
@@ -255,6 +259,25 @@ func (u *Usage) addResources(resources []Resource) {
 	}
 }
 
+// addMeasured adds the real use of a device, or the sum of others.
+func (u *Usage) addMeasured(m *Measured) {
+	if m == nil {
+		return
+	}
+	if u.Measured == nil {
+		u.Measured = &Measured{MemoryUnowned: device.Read(0)}
+	}
+	sum := u.Measured
+	sum.MemoryTotal = addCapped(sum.MemoryTotal, m.MemoryTotal)
+	sum.MemoryUsed = addCapped(sum.MemoryUsed, m.MemoryUsed)
+	before, knew := sum.MemoryUnowned.Value()
+	more, knows := m.MemoryUnowned.Value()
+	sum.MemoryUnowned = device.Reading{}
+	if knew && knows {
+		sum.MemoryUnowned = device.Read(addCapped(before, more))
+	}
+}
+
 // addCapped adds quantities, up to the largest int64: what nodes report is of any size.
 func addCapped(a, b int64) int64 {
 	if b > math.MaxInt64-a {
@@ -274,6 +297,7 @@ func (u *Usage) add(of *Usage) {
 	u.Unhealthy += of.Unhealthy
 	u.UsedDevices += of.UsedDevices
 	u.addResources(of.Resources)
+	u.addMeasured(of.Measured)
 	u.LargestFree = larger(u.LargestFree, of.LargestFree)
 	for _, level := range of.MostFree {
 		i := slices.IndexFunc(u.MostFree, func(have LevelFree) bool {

@@ -212,7 +212,7 @@ func (f *feed) node(name string) (json.RawMessage, error) {
 	if node == nil || !devices.MayHaveDevices(node) {
 		return nil, nil
 	}
-	return json.Marshal(devices.NewNode(node, pods))
+	return json.Marshal(devices.NewNode(node, pods, time.Now()))
 }
 
 // pod returns a pod that waits, or whose annotation cannot be read; nil for all others.

@@ -50,7 +50,7 @@ func (p *Publisher) Usage() (usage *deviceinfo.Usage, changed <-chan struct{}) {
 func (p *Publisher) Run(ctx context.Context) {
 	for {
 		latest, changed := p.reader.Latest()
-		if latest.Reports {
+		if published, _ := p.Usage(); latest.Reports && (len(latest.Devices) > 0 || published != nil) {
 			p.consider(publication(latest))
 		}
 		select {

@@ -30,8 +30,8 @@ type Plugins interface {
 	Inventory() (now *plugins.Inventory, changed <-chan struct{})
 	// Usage returns the usage by device. See plugins.Manager.
 	Usage(ctx context.Context) (all map[string]device.Usage, reports bool, err error)
-	// Loaded returns a channel that is closed when the plugins are loaded.
-	Loaded() <-chan struct{}
+	// Synced returns a channel that is closed when the plugins have reported their devices.
+	Synced() <-chan struct{}
 }
 
 // Grants has the node's granted allocations. *grants.Checkpoint implements it.
@@ -83,7 +83,7 @@ func (r *Reader) Latest() (latest *Snapshot, changed <-chan struct{}) {
 // Run reads every interval until ctx is done. What goes wrong is logged once, until it changes.
 func (r *Reader) Run(ctx context.Context) {
 	select {
-	case <-r.options.Plugins.Loaded():
+	case <-r.options.Plugins.Synced():
 	case <-ctx.Done():
 		return
 	}

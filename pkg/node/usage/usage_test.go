@@ -86,10 +86,10 @@ func (h *host) Usage(context.Context) (map[string]device.Usage, bool, error) {
 	return all, h.reports, h.err
 }
 
-func (h *host) Loaded() <-chan struct{} {
-	loaded := make(chan struct{})
-	close(loaded)
-	return loaded
+func (h *host) Synced() <-chan struct{} {
+	synced := make(chan struct{})
+	close(synced)
+	return synced
 }
 
 func (h *host) List() []grants.Allocation { return h.granted }

@@ -6,13 +6,16 @@ package sim
 import "github.com/kubedevice/kubedevice/pkg/sdk/device"
 
 // DeviceUsage returns what the processes of the file use. The file is read again. A process stands
-// once for each GPU.
+// once for each GPU. Without a list of processes, nothing is known.
 func (d *Device) DeviceUsage() (map[string]device.Usage, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	config, err := d.read()
 	if err != nil {
 		return nil, err
+	}
+	if config.Processes == nil {
+		return nil, nil
 	}
 	all := map[string]device.Usage{}
 	for _, g := range config.gpus() {

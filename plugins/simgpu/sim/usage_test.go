@@ -27,7 +27,8 @@ func TestTheProcessesOfTheFileUseTheGPUs(t *testing.T) {
 		text string
 		want map[string]device.Usage
 	}{
-		{"count: 1\nmemory: 16Gi\n", map[string]device.Usage{
+		{"count: 1\n", nil},
+		{"count: 1\nmemory: 16Gi\nprocesses: []\n", map[string]device.Usage{
 			"resource/group/gpu/sim-0": {
 				MemoryTotal: device.Read(16 << 30), MemoryUsed: device.Read(0), Utilization: device.Read(0), Complete: true,
 			},
