@@ -64,6 +64,22 @@ var boards = []board{
 					`max by (instance, resource, device) (kubecri_device_healthy{resource=~"$resource"} == 0)`, "",
 				}}},
 			}},
+			{"Memory that programs really use", []panel{
+				{title: "Part of each device's memory", kind: series, unit: "percentunit", queries: []query{{
+					`kubecri_device_memory_used_bytes{resource=~"$resource"} / ` +
+						`kubecri_device_memory_total_bytes{resource=~"$resource"}`, "{{instance}} {{device}}",
+				}}},
+				{title: "By namespace", kind: series, unit: "bytes", stacked: true, queries: []query{{
+					`sum by (namespace) (kubecri_device_container_memory_used_bytes{resource=~"$resource"})`,
+					"{{namespace}}",
+				}, {
+					`sum(kubecri_device_memory_unowned_bytes{resource=~"$resource"})`, "no container",
+				}}},
+				{title: "Containers that use more than their share", kind: table, queries: []query{{
+					`kubecri_device_container_memory_used_bytes{resource=~"$resource"} - ` +
+						`kubecri_device_container_memory_share_bytes{resource=~"$resource"} > 0`, "",
+				}}},
+			}},
 		},
 	},
 	{
