@@ -76,7 +76,8 @@ func TestUsageThatIsUnreadableIsAnError(t *testing.T) {
 		t.Errorf("nothing: %v, %v, %v", usage, known, err)
 	}
 	const newer = `{"time":"2026-01-02T15:04:05Z","more":1,"devices":{"gpu/a":{"memoryUsed":null,"more":1}}}`
-	if usage, _, err := DecodeUsage(newer, time.Time{}); err != nil || usage.Devices["gpu/a"].MemoryUsed.String() != "unknown" {
+	usage, _, err := DecodeUsage(newer, time.Time{})
+	if err != nil || usage.Devices["gpu/a"].MemoryUsed.String() != "unknown" {
 		t.Errorf("of a newer node: %v, %v", usage, err)
 	}
 }

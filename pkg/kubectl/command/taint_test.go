@@ -177,7 +177,8 @@ func TestTaintedDevicesAreNotFree(t *testing.T) {
 		}
 	}
 	// GPU 2 is in use, and counts as such.
-	expect("top large --no-headers", "large   gpu   8   2   1   2   1   1   1   41%   30 GiB/160 GiB   2 in gpugrp1/1\n")
+	expect("top large --no-headers",
+		"large   gpu   8   2   1   2   1   1   1   41%   30 GiB/160 GiB   2 in gpugrp1/1\n")
 	expect("nodes large -o wide", "free         Healthy,Tainted     team=a:NoExecute                         cards 0/1")
 	f.terminal = columns.Terminal{Tree: true}
 	expect("nodes large", "2 of 7 free, 1 cordoned, 1 tainted")

@@ -17,12 +17,12 @@ import (
 
 func TestADeviceHasItsRealUse(t *testing.T) {
 	at := time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
+	const memory = `{"resource/group/gpu/a/memory":100,"resource/group/gpu/b/memory":100,` +
+		`"resource/group/gpu/c/memory":100}`
 	node := func(usage string, ready corev1.ConditionStatus) *corev1.Node {
 		return &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{
-				deviceinfo.Annotation: `{"capacity":{"resource/group/gpu/a/memory":100,"resource/group/gpu/b/memory":100,` +
-					`"resource/group/gpu/c/memory":100},"allocatable":{"resource/group/gpu/a/memory":100,` +
-					`"resource/group/gpu/b/memory":100,"resource/group/gpu/c/memory":100}}`,
+				deviceinfo.Annotation: `{"capacity":` + memory + `,"allocatable":` + memory + `}`,
 				deviceinfo.HoldersAnnotation: `[{"uid":"1","namespace":"team","name":"train","containers":{"main":` +
 					`{"resource/group/gpu/a/memory":40},"side":{"resource/group/gpu/a/memory":10}}}]`,
 				deviceinfo.UsageAnnotation: usage,
@@ -44,7 +44,8 @@ func TestADeviceHasItsRealUse(t *testing.T) {
 		len(got.Problems) != 0 {
 		t.Fatalf("measured is %+v, %+v; problems %v", a.Measured, got.Devices[1].Measured, got.Problems)
 	}
-	if len(a.Holders) != 2 || a.Holders[0].MemoryUsed != device.Read(50) || a.Holders[1].MemoryUsed != (device.Reading{}) {
+	if len(a.Holders) != 2 || a.Holders[0].MemoryUsed != device.Read(50) ||
+		a.Holders[1].MemoryUsed != (device.Reading{}) {
 		t.Errorf("the holders are %+v", a.Holders)
 	}
 	sum := NewUsage([]*Node{got, got}).Totals[0].Measured
@@ -62,7 +63,8 @@ func TestADeviceHasItsRealUse(t *testing.T) {
 		"not there":              NewNode(node("", corev1.ConditionTrue), pods, at),
 	} {
 		unreadable := len(n.Problems) == 1 && strings.Contains(n.Problems[0], "how devices are used")
-		if n.Devices[0].Measured != nil || NewUsage([]*Node{n}).Totals[0].Measured != nil || unreadable != (name == "unreadable") {
+		if n.Devices[0].Measured != nil || NewUsage([]*Node{n}).Totals[0].Measured != nil ||
+			unreadable != (name == "unreadable") {
 			t.Errorf("%s: measured is %+v, problems %v", name, n.Devices[0].Measured, n.Problems)
 		}
 	}

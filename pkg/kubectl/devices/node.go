@@ -298,8 +298,8 @@ func (b *nodeBuilder) addAttributes() {
 	}
 }
 
-// addUsage reads how much of the devices is really used. What is old does not count, nor what a node
-// said that is not ready: it cannot say anything else.
+// addUsage reads how much of the devices is really used. What is old does not count, nor what a
+// node said that is not ready: it cannot say anything else.
 func (b *nodeBuilder) addUsage(now time.Time) {
 	usage, known, err := deviceinfo.DecodeUsage(b.node.Annotations[deviceinfo.UsageAnnotation], now)
 	if err != nil {

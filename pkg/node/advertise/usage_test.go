@@ -40,9 +40,12 @@ func (u *usage) set(now *deviceinfo.Usage) {
 
 // used is that of GPU 0, and of one that the node does not have.
 func used(bytes int64) *deviceinfo.Usage {
-	return &deviceinfo.Usage{Time: time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC), Devices: map[string]deviceinfo.DeviceUsage{
-		"gpu/0": {MemoryUsed: device.Read(bytes)}, "gpu/9": {MemoryUsed: device.Read(bytes)},
-	}}
+	return &deviceinfo.Usage{
+		Time: time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC),
+		Devices: map[string]deviceinfo.DeviceUsage{
+			"gpu/0": {MemoryUsed: device.Read(bytes)}, "gpu/9": {MemoryUsed: device.Read(bytes)},
+		},
+	}
 }
 
 func TestTheNodePublishesHowItsDevicesAreUsed(t *testing.T) {
@@ -81,7 +84,8 @@ func TestUsageLeavesRoomForEverythingElse(t *testing.T) {
 		node.Annotations["huge"] = strings.Repeat("x", deviceinfo.MaxBytes-before+len(node.Annotations["huge"])-room)
 		annotations := map[string]string{}
 		(&usageReport{used(5)}).addTo(annotations, node, gpus(2))
-		if size := sizeWith(node, annotations); size > deviceinfo.MaxBytes && annotations[deviceinfo.UsageAnnotation] != "" {
+		written := annotations[deviceinfo.UsageAnnotation] != ""
+		if size := sizeWith(node, annotations); size > deviceinfo.MaxBytes && written {
 			t.Errorf("with room for %d bytes the annotations have %d", room, size)
 		}
 		node.Annotations["huge"] = strings.Repeat("x", deviceinfo.MaxBytes-300)

@@ -72,8 +72,8 @@ type Options struct {
 	// DeviceFailureGracePeriod, where pod and namespace say nothing.
 	OnDeviceFailure          devicehealth.Policy
 	DeviceFailureGracePeriod time.Duration
-	// DeviceUsageInterval is the time between two readings of how much of the devices containers use;
-	// 0 for none.
+	// DeviceUsageInterval is the time between two readings of how much of the devices containers
+	// use; 0 for none.
 	DeviceUsageInterval time.Duration
 	// NodeName is the name of this node: --hostname-override or the host's name.
 	NodeName string

@@ -41,7 +41,7 @@ func newUsageMetrics(usage usageSource, devices podresources.Source, limit int) 
 		read: desc("device_usage_timestamp_seconds", "When the use of devices was last read, in seconds since 1970."),
 		total: desc("device_memory_total_bytes", "Memory of each device that all programs together can use.",
 			"resource", "device"),
-		used: desc("device_memory_used_bytes", "Memory of each device that is used, by whatever program.",
+		used: desc("device_memory_used_bytes", "Memory of each device that is used, by all programs together.",
 			"resource", "device"),
 		busy: desc("device_utilization_ratio", "Part of the time for which each device was busy, from 0 to 1.",
 			"resource", "device"),
@@ -112,7 +112,8 @@ func (c *usageMetrics) CollectWithStability(values chan<- metrics.Metric) {
 func byName(list []usage.Container) (merged []usage.Container) {
 	for _, c := range list {
 		last := len(merged) - 1
-		if last < 0 || merged[last].Namespace != c.Namespace || merged[last].Pod != c.Pod || merged[last].Name != c.Name {
+		if last < 0 || merged[last].Namespace != c.Namespace || merged[last].Pod != c.Pod ||
+			merged[last].Name != c.Name {
 			merged = append(merged, c)
 			continue
 		}

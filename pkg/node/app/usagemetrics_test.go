@@ -27,15 +27,15 @@ func (d fixedDevices) Devices() podresources.Devices { return d.devices }
 func TestWhatIsKnownOfUsageHasSeries(t *testing.T) {
 	container := func(pod, id string, memory, share, percent device.Reading) usage.Container {
 		return usage.Container{
-			Identity: usage.Identity{PodUID: "uid-" + pod, Namespace: "team", Pod: pod, Name: "main", ID: id}, Share: share,
-			Consumption: usage.Consumption{Processes: 1, Memory: memory, Utilization: percent},
+			Identity: usage.Identity{PodUID: "uid-" + pod, Namespace: "team", Pod: pod, Name: "main", ID: id},
+			Share:    share, Consumption: usage.Consumption{Processes: 1, Memory: memory, Utilization: percent},
 		}
 	}
 	unknown := device.Reading{}
 	latest := fixedUsage{Time: time.UnixMilli(1500), Reports: true, Devices: []usage.Device{
 		{
-			Resource: gpuPath("GPU-0"), MemoryTotal: device.Read(100), MemoryUsed: device.Read(60), Utilization: device.Read(93),
-			Unowned: usage.Consumption{Memory: device.Read(7)}, Containers: []usage.Container{
+			Resource: gpuPath("GPU-0"), MemoryTotal: device.Read(100), MemoryUsed: device.Read(60),
+			Utilization: device.Read(93), Unowned: usage.Consumption{Memory: device.Read(7)}, Containers: []usage.Container{
 				container("train", "1", device.Read(10), device.Read(40), device.Read(50)),
 				container("train", "2", device.Read(20), device.Read(50), unknown),
 				container("idle", "", device.Read(0), device.Read(50), unknown),
@@ -64,7 +64,7 @@ kubecri_device_memory_total_bytes{device="GPU-0",resource="example.com/gpu"} 100
 # HELP kubecri_device_memory_unowned_bytes [ALPHA] Memory of each device that processes of no known container use.
 # TYPE kubecri_device_memory_unowned_bytes gauge
 kubecri_device_memory_unowned_bytes{device="GPU-0",resource="example.com/gpu"} 7
-# HELP kubecri_device_memory_used_bytes [ALPHA] Memory of each device that is used, by whatever program.
+# HELP kubecri_device_memory_used_bytes [ALPHA] Memory of each device that is used, by all programs together.
 # TYPE kubecri_device_memory_used_bytes gauge
 kubecri_device_memory_used_bytes{device="GPU-0",resource="example.com/gpu"} 60
 # HELP kubecri_device_usage_timestamp_seconds [ALPHA] When the use of devices was last read, in seconds since 1970.

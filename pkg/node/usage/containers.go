@@ -14,16 +14,16 @@ import (
 // relist is how old the runtime's list may be by which a process is of no container.
 const relist = time.Minute
 
-// containers knows the containers of the runtime by ID. It lists them only for a process in a cgroup
-// that no process was in at the last list: IDs are not used twice.
+// containers knows the containers of the runtime by ID. It lists them only for a process in a
+// cgroup that no process was in at the last list: IDs are not used twice.
 type containers struct {
 	runtime grants.Runtime
 
 	known  map[string]Identity // by ID
 	listed time.Time           // when the runtime listed them
 
-	// foreign and before are the cgroups of no container in which processes were in this scan, and in
-	// the one before.
+	// foreign and before are the cgroups of no container in which processes were in this scan, and
+	// in the one before.
 	foreign, before map[string]bool
 
 	tried bool  // to list them in this scan

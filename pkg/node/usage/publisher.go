@@ -14,9 +14,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 )
 
-// minPublication is the shortest time between two publications: each is a write of the node's object
-// in the API server, which all who watch nodes get. notable is the part of a device's memory below
-// which a change alone is not worth one.
+// minPublication is the shortest time between two publications: each is a write of the node's
+// object in the API server, which all who watch nodes get. notable is the part of a device's memory
+// below which a change alone is not worth one.
 const (
 	minPublication = time.Minute
 	notable        = 64

@@ -25,6 +25,11 @@ func at(after time.Duration, containers ...Container) *Snapshot {
 	return &Snapshot{Time: time.Unix(1e9, 0).Add(after), Reports: true, Devices: []Device{d}}
 }
 
+// nothing is a reading without devices.
+func nothing(after time.Duration) *Snapshot {
+	return &Snapshot{Time: time.Unix(1e9, 0).Add(after), Reports: true}
+}
+
 // user is a container that uses some memory.
 func user(pod string, bytes device.Reading) Container {
 	return Container{Identity: Identity{PodUID: pod, Name: "main"}, Consumption: Consumption{Memory: bytes}}
@@ -42,12 +47,13 @@ func TestANodePublishesReadingsThatDifferNotably(t *testing.T) {
 		{"the same one", at(2*time.Minute, user("a", device.Read(5<<30))), false},
 		{"one with a little more", at(3*time.Minute, user("a", device.Read(6<<30))), false},
 		{"one with more", at(4*time.Minute, user("a", device.Read(7<<30))), true},
-		{"one with a container that uses nothing", at(5*time.Minute, user("a", device.Read(7<<30)), user("b", device.Read(0))),
-			true},
-		{"one of which less is known", at(6*time.Minute, user("a", device.Read(7<<30)), user("b", device.Reading{})), true},
-		{"one without devices", &Snapshot{Time: time.Unix(1e9, 0).Add(7 * time.Minute), Reports: true}, true},
-		{"the same one again", &Snapshot{Time: time.Unix(1e9, 0).Add(16 * time.Minute), Reports: true}, false},
-		{"one as long after it as may be", &Snapshot{Time: time.Unix(1e9, 0).Add(17 * time.Minute), Reports: true}, true},
+		{"one with a container that uses nothing",
+			at(5*time.Minute, user("a", device.Read(7<<30)), user("b", device.Read(0))), true},
+		{"one of which less is known",
+			at(6*time.Minute, user("a", device.Read(7<<30)), user("b", device.Reading{})), true},
+		{"one without devices", nothing(7 * time.Minute), true},
+		{"the same one again", nothing(16 * time.Minute), false},
+		{"one as long after it as may be", nothing(17 * time.Minute), true},
 	} {
 		_, changed := p.Usage()
 		p.consider(publication(step.reading))

@@ -53,7 +53,8 @@ func holdings(list []grants.Allocation, capacity types.ResourceList) map[string]
 
 // add adds a quantity of a resource to what a container holds.
 func add(
-	all map[string]map[Identity]holding, of Identity, from types.ResourceName, quantity int64, capacity types.ResourceList,
+	all map[string]map[Identity]holding, of Identity, from types.ResourceName, quantity int64,
+	capacity types.ResourceList,
 ) {
 	if !resource.IsGroupResourceName(from) || resource.IsEnumResource(from) || quantity <= 0 {
 		return

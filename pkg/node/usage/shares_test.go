@@ -46,7 +46,8 @@ func TestTheShareIsWhatTheContainerWasAllocated(t *testing.T) {
 			inventory, _ := h.Inventory()
 			capacity := inventory.Node.Capacity
 			capacity[types.ResourceName(gpu(0)+"/cores")] = 100
-			got := Container{Identity: main, Share: device.Read(0), Consumption: Consumption{Memory: device.Read(1 << 30)}}
+			used := Consumption{Memory: device.Read(1 << 30)}
+			got := Container{Identity: main, Share: device.Read(0), Consumption: used}
 			if test.resource != "cores" {
 				got = h.read(t).Devices[0].Containers[0]
 			} else if held := holdings(h.granted, capacity)[gpu(0)]; len(held) == 1 {

@@ -5,9 +5,9 @@
 //
 // A plugin reports the processes that use a device, by their PIDs on the host. A process belongs to
 // the container in whose cgroup it is, and the container runtime knows the container's pod. So this
-// needs the host's PID namespace and nothing of the container, and a container cannot hide: a cgroup
-// that it makes itself is below its own. Processes that belong to no known container are counted,
-// too, as those of nobody.
+// needs the host's PID namespace and nothing of the container, and a container cannot hide: a
+// cgroup that it makes itself is below its own. Processes of no known container are counted, too,
+// as unowned.
 //
 // All devices are read at once, every few seconds. A reading says what was true at one time, and is
 // not a bound: what a process uses and releases between two readings is not seen.
@@ -52,8 +52,8 @@ type Device struct {
 type Container struct {
 	Identity
 	Consumption
-	// Holds says that the container was allocated the device, or a part of it. One that uses a device
-	// without that has got it past the scheduler.
+	// Holds says that the container was allocated the device, or a part of it. One that uses a
+	// device without that has got it past the scheduler.
 	Holds bool
 	// Share is how many bytes of the device's memory the container was allocated: all for a whole
 	// device, 0 for one that it does not hold. It is unknown for a part that is not counted in

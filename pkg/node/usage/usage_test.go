@@ -150,7 +150,7 @@ func (p *procFS) Open(name string) (fs.File, error) {
 // pod returns a container's cgroup as the kubelet and containerd name it with systemd.
 func pod(n int) string {
 	return "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" +
-		strings.ReplaceAll("0b1c2d3e-1111-2222-3333-444455556666", "-", "_") + ".slice/cri-containerd-" + idOf(n) + ".scope"
+		"0b1c2d3e_1111_2222_3333_444455556666.slice/cri-containerd-" + idOf(n) + ".scope"
 }
 
 // uses says that processes use 1 GiB each.
@@ -172,7 +172,7 @@ func TestAProcessBelongsToTheContainerOfItsCgroup(t *testing.T) {
 	}{
 		"containerd with systemd":          {cgroups: "0::" + pod(1)},
 		"containerd with cgroupfs":         {cgroups: "0::/kubepods/burstable/pod0b1c2d3e/" + id},
-		"CRI-O with systemd":               {cgroups: "0::/kubepods.slice/kubepods-pod0b1c.slice/crio-" + id + ".scope"},
+		"CRI-O with systemd":               {cgroups: "0::/kubepods.slice/kubepods-pod0.slice/crio-" + id + ".scope"},
 		"CRI-O with a cgroup of its own":   {cgroups: "0::/kubepods.slice/crio-" + id + ".scope/container"},
 		"a runtime that does not agree":    {cgroups: "0::/system.slice/kubepods-pod0b1c.slice:cri-containerd:" + id},
 		"a cgroup that the container made": {cgroups: "0::" + pod(1) + "/init.scope"},
@@ -185,12 +185,14 @@ func TestAProcessBelongsToTheContainerOfItsCgroup(t *testing.T) {
 		"version 1": {
 			cgroups: "12:memory:" + pod(1) + "\n11:cpu,cpuacct:" + pod(1) + "\n1:name=systemd:" + pod(1) + "\n0::/",
 		},
-		"version 1, disagreeing":       {cgroups: "12:memory:" + pod(1) + "\n11:cpu:" + pod(2), unowned: true},
-		"a program of the host":        {cgroups: "0::/system.slice/nvidia-persistenced.service", unowned: true},
-		"a container of no pod":        {cgroups: "0::/docker/" + strings.Repeat("d", 64), unowned: true},
-		"the root":                     {cgroups: "0::/", unowned: true},
-		"a sandbox, which is not here": {cgroups: "0::/kubepods/burstable/pod1/" + strings.Repeat("c", 64), unowned: true},
-		"nothing":                      {cgroups: "", unowned: true},
+		"version 1, disagreeing": {cgroups: "12:memory:" + pod(1) + "\n11:cpu:" + pod(2), unowned: true},
+		"a program of the host":  {cgroups: "0::/system.slice/nvidia-persistenced.service", unowned: true},
+		"a container of no pod":  {cgroups: "0::/docker/" + strings.Repeat("d", 64), unowned: true},
+		"the root":               {cgroups: "0::/", unowned: true},
+		"a sandbox, which is not here": {
+			cgroups: "0::/kubepods/burstable/pod1/" + strings.Repeat("c", 64), unowned: true,
+		},
+		"nothing": {cgroups: "", unowned: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(1)

@@ -16,8 +16,8 @@ type UsageReporter interface {
 	// UpdateNodeInfo has succeeded, within the same time limit, and one call at a time unless the
 	// plugin is [ConcurrentSafe]. The answer is the host's: the plugin must not keep it.
 	//
-	// The usage of a device that is not in the answer is unknown. Entries of devices that the plugin
-	// does not have are ignored. After an error, the usage of all of its devices is unknown.
+	// The usage of a device that is not in the answer is unknown. Entries of devices that the
+	// plugin does not have are ignored. After an error, the usage of all of its devices is unknown.
 	DeviceUsage() (map[string]Usage, error)
 }
 

@@ -52,7 +52,9 @@ func TestWhatTheDriverCannotSayOfUsageIsUnknown(t *testing.T) {
 	busy, idle := nvmltest.InstanceUUID(1, 1, 0), nvmltest.InstanceUUID(1, 2, 0)
 	library.SetUsage(t, map[string]nvmltest.Usage{
 		nvmltest.UUID(0): {Busy: 99, Processes: []nvmltest.Process{
-			{PID: 10, Memory: 5 << 30, Samples: []nvmltest.Sample{{Timestamp: 1, Percent: 90}, {Timestamp: 2, Percent: 96}}},
+			{PID: 10, Memory: 5 << 30, Samples: []nvmltest.Sample{
+				{Timestamp: 1, Percent: 90}, {Timestamp: 2, Percent: 96},
+			}},
 			{PID: 11, Memory: nvmltest.Unknown},
 		}},
 		busy: {Busy: nvmltest.Unknown, Processes: []nvmltest.Process{{PID: 12, Memory: 2 << 30}}},

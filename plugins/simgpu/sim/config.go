@@ -41,7 +41,8 @@ type Config struct {
 	// Unhealthy names the GPUs that no pod is given.
 	Unhealthy []string `json:"unhealthy"`
 	// Processes use the GPUs. A pod that plays a program needs no GPU for it, only its PID here.
-	// Processes use the GPUs. An empty list has none. Default: null, how the GPUs are used is unknown
+	// Processes use the GPUs. An empty list has none. Default: null, how the GPUs are used is
+	// unknown
 	Processes []Process `json:"processes"`
 	// ResourceName is the plain count. Default: nvidia.com/gpu
 	ResourceName types.ResourceName `json:"resourceName"`

@@ -30,7 +30,8 @@ func TestTheProcessesOfTheFileUseTheGPUs(t *testing.T) {
 		{"count: 1\n", nil},
 		{"count: 1\nmemory: 16Gi\nprocesses: []\n", map[string]device.Usage{
 			"resource/group/gpu/sim-0": {
-				MemoryTotal: device.Read(16 << 30), MemoryUsed: device.Read(0), Utilization: device.Read(0), Complete: true,
+				MemoryTotal: device.Read(16 << 30), MemoryUsed: device.Read(0), Utilization: device.Read(0),
+				Complete: true,
 			},
 		}},
 		{
