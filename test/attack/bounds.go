@@ -130,6 +130,11 @@ func (s *Stage) schedules(ctx context.Context, client *kube.Client, pod *corev1.
 	if err != nil {
 		return Got{}, err
 	}
+	return s.isScheduled(ctx, created)
+}
+
+// isScheduled returns whether the scheduler binds a pod: then the attempt succeeds.
+func (s *Stage) isScheduled(ctx context.Context, created *corev1.Pod) (Got, error) {
 	now, err := s.admin.AwaitPod(ctx, created, "to be scheduled or not", func(now *corev1.Pod) bool {
 		return kube.Scheduled(now) || kube.Unschedulable(now)
 	})

@@ -85,14 +85,14 @@ const (
 
 // Want is what must come of an attempt, and text that the refusal must contain.
 type Want struct {
-	Outcome Outcome
-	Words   string
+	Outcome Outcome `json:"outcome"`
+	Words   string  `json:"says"`
 }
 
 // Got is what came of an attempt. Words are all that was said.
 type Got struct {
-	Outcome Outcome
-	Words   string
+	Outcome Outcome `json:"outcome"`
+	Words   string  `json:"says"`
 }
 
 // Attempt is a row of the table.
@@ -120,6 +120,9 @@ type Attempt struct {
 	Alone bool
 	// Sample says that the attempt is in CI's sample.
 	Sample bool
+	// Neighbour says that the attempt was found next to a break: of the same kind, in another place,
+	// and in no report of a break.
+	Neighbour bool
 
 	group string
 }
@@ -148,9 +151,9 @@ func Attempts() []*Attempt {
 		modes    []cluster.Mode
 		attempts []*Attempt
 	}{
-		{"Forged allocations", both, forgeries()},
-		{"Allocations spelled so that a policy could miss them", both, spellings()},
-		{"Seals", both, seals()},
+		{"Forged allocations", both, mustLoad("forged-allocations")},
+		{"Allocations spelled so that a policy could miss them", both, mustLoad("spellings")},
+		{"Seals", both, mustLoad("seals")},
 		{"The scheduler's books", proxyAlone, books()},
 		{"Nodes and their inventories", proxyAlone, inventories()},
 		{"What a node says of itself", proxyAlone, lies()},
@@ -176,6 +179,7 @@ func Attempts() []*Attempt {
 	} {
 		for _, attempt := range group.attempts {
 			attempt.group = group.title
+			attempt.Neighbour = attempt.Neighbour || slices.Contains(neighbours, attempt.ID)
 			if attempt.Modes == nil {
 				attempt.Modes = group.modes
 			}
@@ -183,6 +187,14 @@ func Attempts() []*Attempt {
 		}
 	}
 	return all
+}
+
+func mustLoad(name string) []*Attempt {
+	attempts, err := load(name)
+	if err != nil {
+		panic(err)
+	}
+	return attempts
 }
 
 // Off is the attempt with its own defence switched off.

@@ -73,13 +73,17 @@ slicing](guides/time-slicing.md).
 // Markdown returns docs/attacks.md. Its tables are HTML, whose lines can be broken.
 func Markdown(attempts []*Attempt) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, head, len(attempts), len(neighbours))
 	var titles []string
+	neighbours := 0
 	for _, attempt := range attempts {
+		if attempt.Neighbour {
+			neighbours++
+		}
 		if !slices.Contains(titles, attempt.group) {
 			titles = append(titles, attempt.group)
 		}
 	}
+	fmt.Fprintf(&out, head, len(attempts), neighbours)
 	for _, title := range titles {
 		group := slices.DeleteFunc(slices.Clone(attempts), func(a *Attempt) bool { return a.group != title })
 		both := slices.ContainsFunc(group, func(a *Attempt) bool { return len(a.Modes) > 1 })
@@ -103,7 +107,7 @@ func (a *Attempt) writeRow(out *strings.Builder, both bool) {
 	if both && len(a.Modes) == 1 {
 		notes = "<br>" + modeNames[a.Modes[0]] + " alone"
 	}
-	if slices.Contains(neighbours, a.ID) {
+	if a.Neighbour {
 		notes += "<br>neighbour"
 	}
 	fmt.Fprintf(out, "<tr><td><code>%s</code>%s</td>\n", a.ID, notes)

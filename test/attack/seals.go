@@ -27,166 +27,101 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// forger makes a seal for what a pod of the attacker's claims. A nil one makes none.
-type forger func(ctx context.Context, s *Stage, claimed seal.Decision) (string, error)
-
-// seals are attempts to pass an allocation off as the scheduler's.
-func seals() []*Attempt {
-	var attempts []*Attempt
-	for _, forgery := range []struct {
-		id, what, refusal string
-		forge             forger
-	}{
-		{"seal-garbage", "any text for a seal", "is no JWS",
-			func(context.Context, *Stage, seal.Decision) (string, error) { return "sealed", nil }},
-		{"seal-empty", "an empty seal", "has no seal", func(context.Context, *Stage, seal.Decision) (string, error) {
-			return "", nil
-		}},
-		{"seal-large", "a seal of 100 KiB", "at most 4096 are read",
-			func(context.Context, *Stage, seal.Decision) (string, error) { return strings.Repeat("a", 100<<10), nil }},
-		{"seal-dots", "a seal of a thousand parts", "is no JWS",
-			func(context.Context, *Stage, seal.Decision) (string, error) { return strings.Repeat("a.", 1000), nil }},
-		{"seal-own-key", "a seal with a key of its own", "the seal is signed with key",
-			func(_ context.Context, _ *Stage, claimed seal.Decision) (string, error) {
-				key, err := newKey()
-				if err != nil {
-					return "", err
-				}
-				signer, err := seal.NewSigner(key)
-				if err != nil {
-					return "", err
-				}
-				return signer.Seal(claimed)
-			}},
-		{"seal-stolen-id", "a seal with a key of its own, under the ID of the scheduler's", "did not sign it",
-			func(_ context.Context, s *Stage, claimed seal.Decision) (string, error) {
-				key, err := newKey()
-				if err != nil {
-					return "", err
-				}
-				return s.sign(claimed, jose.EdDSA, key, nil)
-			}},
-		{"seal-none", "a seal without a signature, of algorithm none", "is no JWS",
-			func(_ context.Context, s *Stage, claimed seal.Decision) (string, error) {
-				header := fmt.Sprintf(`{"alg":"none","kid":%q,"typ":%q}`, s.run.keys.id, seal.Type)
-				return base64url(header) + "." + base64url(content(claimed)) + ".", nil
-			}},
-		{"seal-public-key", "a seal with an HMAC whose secret is the certificate that everybody may read", "is no JWS",
-			func(_ context.Context, s *Stage, claimed seal.Decision) (string, error) {
-				return s.sign(claimed, jose.HS256, s.run.keys.certificate, nil)
-			}},
-		{"seal-other-algorithm", "a seal with an ECDSA key under the ID of the scheduler's", "is no JWS",
-			func(_ context.Context, s *Stage, claimed seal.Decision) (string, error) {
-				key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-				if err != nil {
-					return "", err
-				}
-				return s.sign(claimed, jose.ES256, key, nil)
-			}},
-		{"seal-embedded-key", "a seal that brings along the key to verify it with", "did not sign it",
-			func(_ context.Context, s *Stage, claimed seal.Decision) (string, error) {
-				key, err := newKey()
-				if err != nil {
-					return "", err
-				}
-				return s.sign(claimed, jose.EdDSA, key, map[jose.HeaderKey]any{
-					"jwk": jose.JSONWebKey{Key: key.Public(), KeyID: s.run.keys.id},
-				})
-			}},
-		{"seal-other-type", "a seal that is a token of another kind", "the seal's type is",
-			func(_ context.Context, s *Stage, claimed seal.Decision) (string, error) {
-				key, err := newKey()
-				if err != nil {
-					return "", err
-				}
-				return s.sign(claimed, jose.EdDSA, key, map[jose.HeaderKey]any{jose.HeaderType: "JWT"})
-			}},
-		{"seal-json", "a seal in the JSON form of a JWS", "a character that no JWS has",
-			func(_ context.Context, s *Stage, claimed seal.Decision) (string, error) {
-				key, err := newKey()
-				if err != nil {
-					return "", err
-				}
-				text, err := s.sign(claimed, jose.EdDSA, key, nil)
-				parts := strings.Split(text, ".")
-				return fmt.Sprintf(`{"protected":%q,"payload":%q,"signature":%q}`, parts[0], parts[1], parts[2]), err
-			}},
-		{"seal-token", "the token of its service account for a seal", "is no JWS",
-			func(ctx context.Context, s *Stage, _ seal.Decision) (string, error) {
-				token, err := s.admin.CoreV1().ServiceAccounts(s.namespace).CreateToken(ctx, "controller",
-					&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-				if err != nil {
-					return "", err
-				}
-				return token.Status.Token, nil
-			}},
-	} {
-		attempts = append(attempts, &Attempt{
-			ID: forgery.id, Who: Controller, What: "binds a pod with an allocation and " + forgery.what, Defence: Seals,
-			Want: policyElse(maySend, Want{RefusedByNode, forgery.refusal}),
-			Try: bindForged(func(ctx context.Context, s *Stage, client *kube.Client, pod *corev1.Pod) error {
-				text, err := forgery.forge(ctx, s, s.claim(pod))
-				if err != nil {
-					return err
-				}
-				return s.bind(ctx, client, pod, map[string]string{
-					deviceinfo.Annotation: s.allocation(pod.Name), seal.Annotation: text,
-				})
-			}),
-		})
+// forgeSeal forges a seal for the pod that was created last; see forgers.
+func forgeSeal(ctx context.Context, p *trial, forgery string) (Got, error) {
+	forge, known := forgers[forgery]
+	if !known {
+		return Got{}, fmt.Errorf("there is no forgery %q", forgery)
 	}
-	attempts[4].Sample = true
-	return append(attempts,
-		&Attempt{
-			ID: "seal-other-pod", Who: Tenant,
-			What:    "creates a pod with the allocation and the seal of a pod that is gone",
-			Defence: Seals, Want: policyElse("only the device scheduler may write", Want{RefusedByNode,
-				"the seal is for pod"}),
-			Try: replay("copied"), Sample: true, Alone: true,
-		},
-		&Attempt{
-			ID: "seal-replayed", Who: Tenant,
-			What:    "creates a pod of the same name again, with the allocation and the seal of the first one",
-			Defence: Seals, Want: policyElse("only the device scheduler may write", Want{RefusedByNode,
-				"the seal is for pod"}),
-			Try: replay("victim"), Alone: true,
-		},
-		&Attempt{
-			ID: "seal-changed-allocation", Who: Tenant,
-			What: "changes the allocation of a pod that the scheduler has bound and whose image cannot be had yet, " +
-				"then corrects the image",
-			Defence: Seals, Want: policyElse(mayWrite, Want{RefusedByNode, "another allocation"}),
-			Try:   changeBeforeStart,
-			Modes: proxyAlone, // with NRI, what the pod had when its sandbox was created counts
-			Alone: true,       // the scheduler chooses among the devices of all attempts
-		},
-	)
+	var err error
+	p.seal, err = forge(ctx, p.Stage, p.claim(p.created))
+	return Got{}, err
 }
 
-// replay makes a tenant create a pod with what the scheduler wrote on one that is gone. The
-// scheduler would give that one's device to other attempts.
-func replay(name string) Try {
-	return func(ctx context.Context, s *Stage) (Got, error) {
-		tenant, err := s.tenant(ctx)
+// forger makes a seal for what a pod of the attacker's claims.
+type forger func(ctx context.Context, s *Stage, claimed seal.Decision) (string, error)
+
+// forgers are the ways to forge a seal.
+var forgers = map[string]forger{
+	"own key": func(_ context.Context, _ *Stage, claimed seal.Decision) (string, error) {
+		key, err := newKey()
 		if err != nil {
-			return Got{}, err
+			return "", err
 		}
-		victim, err := s.victim(ctx)
+		signer, err := seal.NewSigner(key)
 		if err != nil {
-			return Got{}, err
+			return "", err
 		}
-		if err := s.admin.DeletePod(ctx, victim.pod); err != nil {
-			return Got{}, err
+		return signer.Seal(claimed)
+	},
+	"stolen ID": withOwnKey(nil),
+	"no signature": func(_ context.Context, s *Stage, claimed seal.Decision) (string, error) {
+		header := fmt.Sprintf(`{"alg":"none","kid":%q,"typ":%q}`, s.run.keys.id, seal.Type)
+		return base64url(header) + "." + base64url(content(claimed)) + ".", nil
+	},
+	"public key as secret": func(_ context.Context, s *Stage, claimed seal.Decision) (string, error) {
+		return s.sign(claimed, jose.HS256, s.run.keys.certificate, nil)
+	},
+	"other algorithm": func(_ context.Context, s *Stage, claimed seal.Decision) (string, error) {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			return "", err
 		}
-		s.device, s.card = victim.device, victim.card
-		pod := s.pod(name, 1)
-		pod.Spec.NodeName = victim.pod.Spec.NodeName
-		pod.Annotations = map[string]string{}
-		for key, value := range victim.pod.Annotations {
-			pod.Annotations[key] = strings.ReplaceAll(value, `"victim"`, `"`+name+`"`)
+		return s.sign(claimed, jose.ES256, key, nil)
+	},
+	"embedded key": withOwnKey(func(s *Stage, key ed25519.PrivateKey) map[jose.HeaderKey]any {
+		return map[jose.HeaderKey]any{"jwk": jose.JSONWebKey{Key: key.Public(), KeyID: s.run.keys.id}}
+	}),
+	"other type": withOwnKey(func(*Stage, ed25519.PrivateKey) map[jose.HeaderKey]any {
+		return map[jose.HeaderKey]any{jose.HeaderType: "JWT"}
+	}),
+	"JSON form": func(ctx context.Context, s *Stage, claimed seal.Decision) (string, error) {
+		text, err := withOwnKey(nil)(ctx, s, claimed)
+		if err != nil {
+			return "", err
 		}
-		return s.create(ctx, tenant, pod)
+		parts := strings.Split(text, ".")
+		return fmt.Sprintf(`{"protected":%q,"payload":%q,"signature":%q}`, parts[0], parts[1], parts[2]), nil
+	},
+	"service account token": func(ctx context.Context, s *Stage, _ seal.Decision) (string, error) {
+		token, err := s.admin.CoreV1().ServiceAccounts(s.namespace).CreateToken(ctx, "controller",
+			&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		if err != nil {
+			return "", err
+		}
+		return token.Status.Token, nil
+	},
+}
+
+// withOwnKey signs with a key of the attacker's under the ID of the scheduler's, with headers.
+func withOwnKey(headers func(s *Stage, key ed25519.PrivateKey) map[jose.HeaderKey]any) forger {
+	return func(_ context.Context, s *Stage, claimed seal.Decision) (string, error) {
+		key, err := newKey()
+		if err != nil {
+			return "", err
+		}
+		var more map[jose.HeaderKey]any
+		if headers != nil {
+			more = headers(s, key)
+		}
+		return s.sign(claimed, jose.EdDSA, key, more)
 	}
+}
+
+// replayAllocation creates a pod of that name with what the scheduler wrote on the victim.
+func replayAllocation(ctx context.Context, p *trial, name string) (Got, error) {
+	client, err := p.client(ctx)
+	if err != nil {
+		return Got{}, err
+	}
+	pod := p.pod(name, 1)
+	pod.Spec.NodeName = p.created.Spec.NodeName
+	pod.Annotations = map[string]string{}
+	for key, value := range p.created.Annotations {
+		pod.Annotations[key] = strings.ReplaceAll(value, `"victim"`, `"`+name+`"`)
+	}
+	p.created, err = client.CreatePod(ctx, pod)
+	return Got{}, err
 }
 
 // changeBeforeStart changes a pod's allocation between the scheduler's Binding and the creation of
