@@ -165,9 +165,7 @@ func Attempts() []*Attempt {
 		{"Containers that are created while kubecri is away, with NRI alone", nriAlone, slices.Concat(
 			absences(), tolerated(),
 		)},
-		{"Devices without an allocation", both, slices.Concat(
-			firewalls(), environments(), others(), outruns(), claims(),
-		)},
+		{"Devices without an allocation", both, mustLoad("devices-without-allocation")},
 		{"Checkpoints", both, slices.Concat(restores(), restored())},
 		{"Exceptions that an attacker makes", proxyAlone, exceptions()},
 		{"Secrets and leases of our programs", proxyAlone, slices.Concat(secrets(), leases())},

@@ -7,11 +7,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -29,14 +31,20 @@ func verbs() map[string]verb {
 		"run victim":  with(runVictim),
 		"delete pod":  with(deletePod),
 		// Programs of their own.
-		"forge seal":          with(forgeSeal),
-		"replay allocation":   with(replayAllocation),
-		"change before start": whole(changeBeforeStart),
+		"serve device plugin":            with(serveDevicePlugin),
+		"start DRA driver":               with(startDRADriver),
+		"remove annotation when refused": with(removeAnnotation),
+		"forge seal":                     with(forgeSeal),
+		"replay allocation":              with(replayAllocation),
+		"change before start":            whole(changeBeforeStart),
+		"create config map":              with(createConfigMap),
 		// What came of it.
-		"await device":    with(awaitDevice),
-		"await running":   with(awaitRunning),
-		"await scheduled": with(awaitScheduled),
-		"read leniently":  with(readLeniently),
+		"read config.json":      with(readConfigJSON),
+		"await debug container": with(awaitDebugContainer),
+		"await device":          with(awaitDevice),
+		"await running":         with(awaitRunning),
+		"await scheduled":       with(awaitScheduled),
+		"read leniently":        with(readLeniently),
 	}
 }
 
@@ -190,6 +198,31 @@ func mayRequest(ctx context.Context, p *trial, request apiRequest) (Got, error) 
 	return Got{Succeeds, "the API server permits it"}, nil
 }
 
+// createConfigMap creates a ConfigMap with data, and so many keys with a number that all have one
+// value.
+func createConfigMap(ctx context.Context, p *trial, arguments struct {
+	Name     string            `json:"name"`
+	Data     map[string]string `json:"data"`
+	Numbered struct {
+		Count int    `json:"count"`
+		Key   string `json:"key"`
+		Value string `json:"value"`
+	} `json:"numbered"`
+}) (Got, error) {
+	client, err := p.client(ctx)
+	if err != nil {
+		return Got{}, err
+	}
+	data := both(arguments.Data, nil)
+	for i := range arguments.Numbered.Count {
+		data[fmt.Sprintf(arguments.Numbered.Key, i)] = arguments.Numbered.Value
+	}
+	_, err = client.CoreV1().ConfigMaps(p.namespace).Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: arguments.Name}, Data: data,
+	}, metav1.CreateOptions{})
+	return Got{}, err
+}
+
 // runVictim runs a pod of somebody else's, to which the scheduler gives a device of the node
 // scheduled: it is the attempt's device from then on.
 func runVictim(ctx context.Context, p *trial, arguments struct {
@@ -217,6 +250,15 @@ func awaitDevice(ctx context.Context, p *trial, _ nothing) (Got, error) {
 func awaitRunning(ctx context.Context, p *trial, _ nothing) (Got, error) {
 	_, got, err := p.awaitState(ctx, p.created)
 	return got, err
+}
+
+// awaitDebugContainer waits until the pod's debug container runs.
+func awaitDebugContainer(ctx context.Context, p *trial, _ nothing) (Got, error) {
+	_, err := p.admin.AwaitPod(ctx, p.created, "to run its debug container", func(now *corev1.Pod) bool {
+		statuses := now.Status.EphemeralContainerStatuses
+		return len(statuses) > 0 && statuses[0].State.Running != nil
+	})
+	return Got{}, err
 }
 
 // awaitScheduled succeeds if the scheduler binds the pod.
