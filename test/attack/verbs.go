@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/image"
 )
@@ -25,11 +26,16 @@ import (
 // verbs are what steps can do.
 func verbs() map[string]verb {
 	return map[string]verb{
-		"create pod":  with(createPod),
-		"request":     with(makeRequest),
-		"may request": with(mayRequest),
-		"run victim":  with(runVictim),
-		"delete pod":  with(deletePod),
+		"create pod":       with(createPod),
+		"request":          with(makeRequest),
+		"may request":      with(mayRequest),
+		"may soon request": with(maySoonRequest),
+		"make ghost":       with(makeGhost),
+		"be administrator": with(beAdministrator),
+		"await pod of job": with(awaitPodOfJob),
+		"has annotation":   with(hasAnnotation),
+		"run victim":       with(runVictim),
+		"delete pod":       with(deletePod),
 		// Programs of their own.
 		"serve device plugin":            with(serveDevicePlugin),
 		"start DRA driver":               with(startDRADriver),
@@ -114,7 +120,7 @@ type apiRequest struct {
 	Call string `json:"call"`
 	// Type is that of a patch: merge, json or apply. Empty means merge.
 	Type string `json:"type"`
-	// Body is an object, or for PUT what is merged into the object that is there.
+	// Body is an object or its text, or for PUT what is merged into the object that is there.
 	Body any `json:"body"`
 	// Impersonate is the user as whom the request is made.
 	Impersonate string `json:"impersonate"`
@@ -156,8 +162,11 @@ func makeRequest(ctx context.Context, p *trial, request apiRequest) (Got, error)
 		body = merge(object, changes)
 	}
 	call := rest.Verb(method).RequestURI(path)
-	if body != nil {
+	if body != nil && body != "" {
 		content, err := json.Marshal(body)
+		if text, is := body.(string); is {
+			content = []byte(text)
+		}
 		if err != nil {
 			return Got{}, err
 		}
@@ -196,6 +205,20 @@ func mayRequest(ctx context.Context, p *trial, request apiRequest) (Got, error) 
 		return Got{}, err
 	}
 	return Got{Succeeds, "the API server permits it"}, nil
+}
+
+// maySoonRequest makes a request again until the API server permits it.
+func maySoonRequest(ctx context.Context, p *trial, request apiRequest) (got Got, err error) {
+	err = await.Until(ctx, "the right to "+request.Call, func(ctx context.Context) (bool, error) {
+		if got, err = mayRequest(ctx, p, request); err == nil {
+			return true, nil
+		}
+		if _, refused := asRefusal(err); refused {
+			err = nil
+		}
+		return false, err
+	})
+	return got, err
 }
 
 // createConfigMap creates a ConfigMap with data, and so many keys with a number that all have one
