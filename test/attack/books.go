@@ -6,7 +6,6 @@ package attack
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,11 +14,9 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/clustertest"
@@ -30,144 +27,17 @@ import (
 // apiPort is where the scheduler serves its API, on 127.0.0.1 of the control plane.
 const apiPort = "10262"
 
-// books are attempts to make the scheduler believe that a device is held, or free, which is not.
-func books() []*Attempt {
-	attempts := []*Attempt{
-		{
-			ID: "books-forged", Who: Tenant,
-			What:    "creates a pod with a node and an allocation, whose image cannot be had: it blocks the device",
-			Defence: Policies, Want: policyElse(mayWrite, Want{Outcome: NoEffect}), Sample: true,
-			Try: booksOfForged(func(ctx context.Context, s *Stage) (*corev1.Pod, error) {
-				tenant, err := s.tenant(ctx)
-				if err != nil {
-					return nil, err
-				}
-				pod := s.forgedPod()
-				pod.Spec.Containers[0].Image = "localhost/none:1"
-				return tenant.CreatePod(ctx, pod)
-			}),
-		},
-		{
-			ID: "books-bound", Who: Controller,
-			What:    "binds a pod with an allocation, whose image cannot be had: it blocks the device",
-			Defence: Policies, Want: policyElse(maySend, Want{Outcome: NoEffect}),
-			Try: booksOfForged(func(ctx context.Context, s *Stage) (*corev1.Pod, error) {
-				controller, err := s.controller(ctx)
-				if err != nil {
-					return nil, err
-				}
-				pod := s.unscheduledPod()
-				pod.Spec.Containers[0].Image = "localhost/none:1"
-				if pod, err = controller.CreatePod(ctx, pod); err != nil {
-					return nil, err
-				}
-				return pod, s.bind(ctx, controller, pod,
-					map[string]string{deviceinfo.Annotation: s.allocation(pod.Name)})
-			}),
-		},
-	}
-	seal := func(patch string) Try {
-		return func(ctx context.Context, s *Stage) (Got, error) {
-			controller, err := s.controller(ctx)
-			if err != nil {
-				return Got{}, err
-			}
-			own, err := s.victim(ctx)
-			if err != nil {
-				return Got{}, err
-			}
-			err = mergePatch(ctx, controller, own.pod, []byte(patch))
-			if got, refused, err := refusal(err); refused || err != nil {
-				return got, err
-			}
-			return s.staysHeld(ctx, own.device)
-		}
-	}
-	attempts = append(attempts, &Attempt{
-		ID: "books-seal-removed", Who: Controller, What: "removes the seal of its running pod: the device seems free",
-		Defence: Policies, Alone: true, Try: seal(`{"metadata":{"annotations":{"KubeDevice/Seal":null}}}`),
-		// Without seals, the annotation has no effect.
-		Want: map[Setting]Want{
-			Both:          {RefusedByAPIServer, "may write or remove the annotation KubeDevice/Seal"},
-			SealsAlone:    {Outcome: NoEffect},
-			PoliciesAlone: {Outcome: NoEffect},
-		},
-		Off: Off{
-			How: "no policies, no seals, and it removes the allocation, which counts then",
-			Try: seal(`{"metadata":{"annotations":{"KubeDevice/Seal":null,"KubeDevice/DeviceInfo":null}}}`),
-		},
-	})
-	attempts = append(attempts, &Attempt{
-		ID: "books-generation", Who: Controller,
-		What:    "gives its running pod a seal of a later generation, with a key of its own, for no devices",
-		Defence: Policies, Alone: true, Try: laterGeneration,
-		Want: map[Setting]Want{
-			Both:          {RefusedByAPIServer, "only the device scheduler"},
-			SealsAlone:    {Outcome: NoEffect},
-			PoliciesAlone: {RefusedByAPIServer, "only the device scheduler"},
-		},
-		Off: Off{
-			How: "no policies, no seals, and it removes the allocation, which counts then",
-			Try: seal(`{"metadata":{"annotations":{"KubeDevice/Seal":null,"KubeDevice/DeviceInfo":null}}}`),
-		},
-	})
-	for _, change := range []struct {
-		id, what, refusal string
-		write             func(ctx context.Context, client *kube.Client, pod *corev1.Pod) error
-	}{
-		{"books-removed", "removes the allocation of its running pod: the device seems free", mayChange,
-			func(ctx context.Context, client *kube.Client, pod *corev1.Pod) error {
-				return mergePatch(ctx, client, pod, annotate(nil))
-			}},
-		{"books-removed-status", "removes it through the pod's status", mayChange,
-			func(ctx context.Context, client *kube.Client, pod *corev1.Pod) error {
-				return mergePatch(ctx, client, pod, annotate(nil), "status")
-			}},
-		{"books-request", "writes a request in its place", mayChange,
-			func(ctx context.Context, client *kube.Client, pod *corev1.Pod) error {
-				return mergePatch(ctx, client, pod, annotate(`{"requests":{"gpu/gpu-generate-topology":1}}`))
-			}},
-		{"books-garbage", "writes in its place what is not JSON", mayChange,
-			func(ctx context.Context, client *kube.Client, pod *corev1.Pod) error {
-				return mergePatch(ctx, client, pod, annotate(`{`))
-			}},
-		{"books-empty", "writes an empty annotation in its place", mayChange,
-			func(ctx context.Context, client *kube.Client, pod *corev1.Pod) error {
-				return mergePatch(ctx, client, pod, annotate(`{}`))
-			}},
-	} {
-		attempts = append(attempts, &Attempt{
-			ID: change.id, Who: Controller, What: change.what, Defence: Policies, Alone: true,
-			Want: policyElse(change.refusal, Want{Outcome: NoEffect}),
-			Try: func(ctx context.Context, s *Stage) (Got, error) {
-				controller, err := s.controller(ctx)
-				if err != nil {
-					return Got{}, err
-				}
-				own, err := s.victim(ctx)
-				if err != nil {
-					return Got{}, err
-				}
-				if got, refused, err := refusal(change.write(ctx, controller, own.pod)); refused || err != nil {
-					return got, err
-				}
-				return s.staysHeld(ctx, own.device)
-			},
-		})
-	}
-	return attempts
-}
-
-// staysHeld finds out whether a device of the node scheduled stays held in the scheduler's books.
-// The node may take some time to report a holder whose allocation counts no more.
-func (s *Stage) staysHeld(ctx context.Context, device string) (Got, error) {
+// seemsFree succeeds if the victim's device, on the node scheduled, seems free by the scheduler's
+// books. The node may take some time to report a holder whose allocation counts no more.
+func seemsFree(ctx context.Context, p *trial, _ nothing) (Got, error) {
+	device := p.device
 	var held []string
 	ctx, cancel := context.WithTimeout(ctx, undoLimit)
 	defer cancel()
 	err := await.Until(ctx, "pod victim to hold "+device, func(ctx context.Context) (bool, error) {
-		now, err := s.holders(ctx, s.node(scheduled).Name, device)
+		now, err := p.holders(ctx, p.node(scheduled).Name, device)
 		held = now
-		return slices.Contains(now, s.namespace+"/victim"), err
+		return slices.Contains(now, p.namespace+"/victim"), err
 	})
 	switch {
 	case err == nil:
@@ -179,28 +49,17 @@ func (s *Stage) staysHeld(ctx context.Context, device string) (Got, error) {
 	}
 }
 
-// booksOfForged makes a forged pod and finds out whether the scheduler believes that it holds the
-// stage's device.
-func booksOfForged(forge func(ctx context.Context, s *Stage) (*corev1.Pod, error)) Try {
-	return func(ctx context.Context, s *Stage) (Got, error) {
-		pod, err := forge(ctx, s)
-		for wrapped := err; wrapped != nil; wrapped = errors.Unwrap(wrapped) {
-			if got, refused, _ := refusal(wrapped); refused {
-				return got, nil
-			}
-		}
-		if err != nil {
-			return Got{}, err
-		}
-		holders, err := s.holders(ctx, s.node(forged).Name, s.device)
-		if err != nil {
-			return Got{}, err
-		}
-		if len(holders) > 0 {
-			return Got{Succeeds, fmt.Sprintf("%q hold %s, says the scheduler", holders, s.device)}, nil
-		}
-		return Got{NoEffect, "no pod holds " + s.device + ", whichever device " + pod.Name + " names"}, nil
+// seemsHeld succeeds if a pod holds the attempt's device, on the node forged, by the scheduler's
+// books.
+func seemsHeld(ctx context.Context, p *trial, _ nothing) (Got, error) {
+	holders, err := p.holders(ctx, p.node(forged).Name, p.device)
+	if err != nil {
+		return Got{}, err
 	}
+	if len(holders) > 0 {
+		return Got{Succeeds, fmt.Sprintf("%q hold %s, says the scheduler", holders, p.device)}, nil
+	}
+	return Got{NoEffect, "no pod holds " + p.device}, nil
 }
 
 // holders returns who holds a device in the scheduler's books, after the scheduler has seen every

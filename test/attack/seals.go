@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/image"
@@ -106,6 +107,25 @@ func withOwnKey(headers func(s *Stage, key ed25519.PrivateKey) map[jose.HeaderKe
 		}
 		return s.sign(claimed, jose.EdDSA, key, more)
 	}
+}
+
+// forgeLaterGeneration forges a seal for a later generation of the victim's allocation, without
+// devices.
+func forgeLaterGeneration(_ context.Context, p *trial, _ nothing) (Got, error) {
+	key, err := newKey()
+	if err != nil {
+		return Got{}, err
+	}
+	signer, err := seal.NewSigner(key)
+	if err != nil {
+		return Got{}, err
+	}
+	pod := p.created
+	p.seal, err = signer.Seal(seal.Decision{
+		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName, Time: time.Now(),
+		Allocation: seal.DigestOf(&types.PodInfo{Name: pod.Name, NodeName: pod.Spec.NodeName}), Generation: 1,
+	})
+	return Got{}, err
 }
 
 // replayAllocation creates a pod of that name with what the scheduler wrote on the victim.

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
@@ -62,6 +63,9 @@ func cardOf(number int) types.ResourceName {
 		number))
 }
 
+// reservedCard is a card that no attempt has as its own.
+const reservedCard = 399
+
 // allocation returns the annotation that gives the container main of a pod the stage's device.
 func (s *Stage) allocation(pod string) string {
 	return s.allocationOn(s.node(forged).Name, pod, s.card)
@@ -107,19 +111,19 @@ func (s *Stage) forgedPod() *corev1.Pod {
 	return pod
 }
 
-// unscheduledPod returns a pod that requests a GPU and that no scheduler binds.
-func (s *Stage) unscheduledPod() *corev1.Pod {
-	pod := s.pod("forged", 1)
-	pod.Spec.SchedulerName = absentScheduler
-	return pod
-}
-
 // bind binds a pod to the node forged as a scheduler does, with an annotation unless it is empty.
 func (s *Stage) bind(ctx context.Context, client *kube.Client, pod *corev1.Pod, annotations map[string]string) error {
 	return client.CoreV1().Pods(pod.Namespace).Bind(ctx, &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: annotations},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: s.node(forged).Name},
 	}, metav1.CreateOptions{})
+}
+
+// mergePatch patches a pod.
+func mergePatch(ctx context.Context, client *kube.Client, pod *corev1.Pod, patch []byte, subresources ...string) error {
+	_, err := client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, apitypes.MergePatchType, patch,
+		metav1.PatchOptions{}, subresources...)
+	return err
 }
 
 // refusal returns what the API server's answer means: got is set unless err is nil. An error that

@@ -143,15 +143,19 @@ func (p *trial) make(ctx context.Context, steps []step) (last Got, err error) {
 
 // step makes a step.
 func (p *trial) step(ctx context.Context, step step) (Got, error) {
-	p.as = cmp.Or(step.as, string(p.attempt.Who))
-	arguments, err := p.expand(step.arguments)
-	if err == nil {
-		var got Got
-		if got, err = verbs()[step.verb].do(ctx, p, arguments); err == nil {
-			return got, nil
-		}
+	var err error
+	if p.as, err = p.text(cmp.Or(step.as, string(p.attempt.Who))); err != nil {
+		return Got{}, err
 	}
-	return Got{}, fmt.Errorf("%s: %w", step.verb, err)
+	arguments, err := p.expand(step.arguments)
+	if err != nil {
+		return Got{}, fmt.Errorf("%s: %w", step.verb, err)
+	}
+	got, err := verbs()[step.verb].do(ctx, p, arguments)
+	if err != nil {
+		return Got{}, fmt.Errorf("%s: %w", step.verb, err)
+	}
+	return got, nil
 }
 
 // asRefusal returns the API server's refusal that is in an error.
@@ -185,7 +189,7 @@ func (s script) check() error {
 		if !known {
 			return fmt.Errorf("there is no verb %q", step.verb)
 		}
-		if err := errors.Join(verb.check(step.arguments), names(step.arguments)); err != nil {
+		if err := errors.Join(verb.check(step.arguments), names(step.arguments), names([]byte(step.as))); err != nil {
 			return fmt.Errorf("%s: %w", step.verb, err)
 		}
 	}
@@ -203,8 +207,11 @@ func (s script) check() error {
 // administrator makes steps that are none of the attacker's.
 const administrator = "administrator"
 
-// kubeletOf is how steps name a kubelet: with the node behind it.
-const kubeletOf = "kubelet of "
+// How steps name a kubelet, and another user of a group.
+const (
+	kubeletOf = "kubelet of "
+	userOf    = "user "
+)
 
 // client returns the client of who makes the step.
 func (p *trial) client(ctx context.Context) (client *kube.Client, err error) {
@@ -212,9 +219,13 @@ func (p *trial) client(ctx context.Context) (client *kube.Client, err error) {
 		return client, nil
 	}
 	node, isKubelet := strings.CutPrefix(p.as, kubeletOf)
+	name, isUser := strings.CutPrefix(p.as, userOf)
 	switch {
 	case isKubelet:
 		client, err = p.cluster.KubeletClient(node)
+	case isUser:
+		user, group, _ := strings.Cut(name, " of ")
+		client, err = p.admin.As(user, group)
 	case p.as == administrator:
 		client, err = p.admin, p.makeNamespace(ctx)
 	case p.as == string(Tenant):

@@ -26,16 +26,22 @@ import (
 // verbs are what steps can do.
 func verbs() map[string]verb {
 	return map[string]verb{
-		"create pod":       with(createPod),
-		"request":          with(makeRequest),
-		"may request":      with(mayRequest),
-		"may soon request": with(maySoonRequest),
-		"make ghost":       with(makeGhost),
-		"be administrator": with(beAdministrator),
-		"await pod of job": with(awaitPodOfJob),
-		"has annotation":   with(hasAnnotation),
-		"run victim":       with(runVictim),
-		"delete pod":       with(deletePod),
+		"create pod":             with(createPod),
+		"request":                with(makeRequest),
+		"may request":            with(mayRequest),
+		"may soon request":       with(maySoonRequest),
+		"change node":            with(changeNode),
+		"let group label nodes":  with(letGroupLabelNodes),
+		"seems held":             with(seemsHeld),
+		"seems free":             with(seemsFree),
+		"forge later generation": with(forgeLaterGeneration),
+		"open more devices than": with(openMoreDevicesThan),
+		"make ghost":             with(makeGhost),
+		"be administrator":       with(beAdministrator),
+		"await pod of job":       with(awaitPodOfJob),
+		"has annotation":         with(hasAnnotation),
+		"run victim":             with(runVictim),
+		"delete pod":             with(deletePod),
 		// Programs of their own.
 		"serve device plugin":            with(serveDevicePlugin),
 		"start DRA driver":               with(startDRADriver),
@@ -137,13 +143,19 @@ func (r *apiRequest) UnmarshalJSON(raw []byte) error {
 
 // makeRequest makes a request to the API server.
 func makeRequest(ctx context.Context, p *trial, request apiRequest) (Got, error) {
+	_, err := p.send(ctx, request)
+	return Got{}, err
+}
+
+// send makes a request to the API server, and returns what it answers.
+func (p *trial) send(ctx context.Context, request apiRequest) ([]byte, error) {
 	client, err := p.client(ctx)
 	if err != nil {
-		return Got{}, err
+		return nil, err
 	}
 	if request.Impersonate != "" {
 		if client, err = client.As(request.Impersonate); err != nil {
-			return Got{}, err
+			return nil, err
 		}
 	}
 	method, path, _ := strings.Cut(request.Call, " ")
@@ -156,7 +168,7 @@ func makeRequest(ctx context.Context, p *trial, request apiRequest) (Got, error)
 			err = json.Unmarshal(current, &object)
 		}
 		if err != nil {
-			return Got{}, err
+			return nil, err
 		}
 		changes, _ := body.(map[string]any)
 		body = merge(object, changes)
@@ -168,11 +180,15 @@ func makeRequest(ctx context.Context, p *trial, request apiRequest) (Got, error)
 			content = []byte(text)
 		}
 		if err != nil {
-			return Got{}, err
+			return nil, err
 		}
 		call = call.SetHeader("Content-Type", string(contentType(method, request.Type))).Body(content)
 	}
-	return Got{}, call.Do(ctx).Error()
+	answer := call.Do(ctx)
+	if err := answer.Error(); err != nil {
+		return nil, err // with the refusal's text, which Raw does not have
+	}
+	return answer.Raw()
 }
 
 // contentType returns the type of a request's body.
