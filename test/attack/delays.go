@@ -18,35 +18,6 @@ import (
 // crowd is how many pods the attacker creates before somebody else creates one.
 const crowd = 10
 
-// delays are attempts to have the pods of others wait.
-func delays() []*Attempt {
-	return []*Attempt{
-		{
-			ID: "delay-search", Who: Tenant,
-			What: fmt.Sprintf("creates %d pods for which the scheduler would search for ever, before others "+
-				"create theirs", crowd),
-			Defence: Bounds, Alone: true, Sample: true,
-			Want: everywhere(RefusedByScheduler, "--device-search-budget"), Try: delay(nil, hardToPlace),
-			Off: Off{
-				How: "a search may take a minute",
-				Try: delay(nil, hardToPlace, "--device-search-budget=1m", "--device-cycle-budget=1m"),
-			},
-		},
-		{
-			ID: "delay-panic", Who: Tenant,
-			What: fmt.Sprintf("creates %d pods, each with a request for which a vendor's scheduler plugin panics",
-				crowd),
-			Defence: Containment, Alone: true,
-			Want: everywhere(RefusedByScheduler, "it fails for what this pod requests: panic"),
-			Try:  delay(hazardous, requestEach("hazard/panic")),
-			Off: Off{
-				How: "the plugin panics in a goroutine of its own, where the scheduler cannot recover",
-				Try: delay(hazardous, requestEach("hazard/crash")),
-			},
-		},
-	}
-}
-
 // hazardous is a plugin that panics for what pods request.
 var hazardous = map[string]string{"hazard.so": "testdata/hazard"}
 
@@ -59,35 +30,41 @@ func requestEach(name string) func(pod *corev1.Pod, number int) {
 	}
 }
 
-// delay creates pods of some shape for a scheduler of the attempt's own, and then pods of somebody
-// else. It succeeds if these wait; if not, the scheduler says what is wrong with the attacker's.
-func delay(plugins map[string]string, shape func(pod *corev1.Pod, number int), args ...string) Try {
-	return func(ctx context.Context, s *Stage) (got Got, err error) {
-		tenant, err := s.tenant(ctx)
+// crowdScheduler creates pods for a scheduler of the attempt's own, and then pods of somebody else.
+// The attacker's are hard to place, or each requests another quantity of a resource. It succeeds if
+// the others wait; if not, the scheduler says what is wrong with the attacker's.
+func crowdScheduler(ctx context.Context, s *trial, arguments struct {
+	Request   string   `json:"request"`
+	Arguments []string `json:"arguments"`
+}) (got Got, err error) {
+	shape, plugins := hardToPlace, map[string]string(nil)
+	if arguments.Request != "" {
+		shape, plugins = requestEach(arguments.Request), hazardous
+	}
+	tenant, err := s.client(ctx)
+	if err != nil {
+		return Got{}, err
+	}
+	scheduler, err := s.startScheduler(ctx, plugins, arguments.Arguments...)
+	if err != nil {
+		return Got{}, err
+	}
+	defer func() { err = errors.Join(err, scheduler.Kill9(context.WithoutCancel(ctx))) }()
+	var pods []*corev1.Pod
+	for i := range crowd {
+		pod := s.forOwnScheduler(s.pod(fmt.Sprintf("hard-%d", i), 0))
+		shape(pod, i)
+		created, err := tenant.CreatePod(ctx, pod)
 		if err != nil {
 			return Got{}, err
 		}
-		scheduler, err := s.startScheduler(ctx, plugins, args...)
-		if err != nil {
-			return Got{}, err
-		}
-		defer func() { err = errors.Join(err, scheduler.Kill9(context.WithoutCancel(ctx))) }()
-		var pods []*corev1.Pod
-		for i := range crowd {
-			pod := s.forOwnScheduler(s.pod(fmt.Sprintf("hard-%d", i), 0))
-			shape(pod, i)
-			created, err := tenant.CreatePod(ctx, pod)
-			if err != nil {
-				return Got{}, err
-			}
-			pods = append(pods, created)
-		}
-		if got, err := s.holdsUp(ctx, scheduler); err != nil || got.Outcome != NoEffect {
-			return got, err
-		}
-		_, got, err = s.awaitState(ctx, pods[0])
+		pods = append(pods, created)
+	}
+	if got, err := s.holdsUp(ctx, scheduler); err != nil || got.Outcome != NoEffect {
 		return got, err
 	}
+	_, got, err = s.awaitState(ctx, pods[0])
+	return got, err
 }
 
 // hardToPlace gives a pod one container more than the node has GPUs, each with more than half of

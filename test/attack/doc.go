@@ -159,8 +159,8 @@ func Attempts() []*Attempt {
 		{"What a node says of itself", proxyAlone, lies()},
 		{"Devices that are replaced", proxyAlone, replacements()},
 		{"Quotas", proxyAlone, mustLoad("quotas")},
-		{"The scheduler's time", proxyAlone, slices.Concat(bounds(), delays())},
-		{"Room for lists and events", both, slices.Concat(growths(), enlarged(), floods())},
+		{"The scheduler's time", proxyAlone, mustLoad("bounds")},
+		{"Room for lists and events", both, mustLoad("lists-and-events")},
 		{"The size of NRI's messages, with NRI alone", nriAlone, sizes()},
 		{"Containers that are created while kubecri is away, with NRI alone", nriAlone, slices.Concat(
 			absences(), tolerated(),
@@ -170,10 +170,10 @@ func Attempts() []*Attempt {
 		{"Exceptions that an attacker makes", proxyAlone, mustLoad("exceptions")},
 		{"Secrets and leases of our programs", proxyAlone, slices.Concat(secrets(), leases())},
 		{"Rights at the API server", proxyAlone, mustLoad("rights")},
-		{"Files and sockets of a node", both, files()},
-		{"The scheduler's API and metrics", proxyAlone, pages()},
+		{"Files and sockets of a node", both, mustLoad("files")},
+		{"The scheduler's API and metrics", proxyAlone, mustLoad("pages")},
 		{"The kubelet's device plugins", both, plugins()},
-		{"Plugin files", proxyAlone, trust()},
+		{"Plugin files", proxyAlone, mustLoad("plugin-files")},
 	} {
 		for _, attempt := range group.attempts {
 			attempt.group = group.title

@@ -44,11 +44,6 @@ func openMoreDevicesThan(ctx context.Context, p *trial, count string) (Got, erro
 	return Got{NoEffect, fmt.Sprintf("the containers can open %q", all)}, nil
 }
 
-// forMain is the annotation with requests for the container main.
-func forMain(requests string) string {
-	return `{"runningcontainer":{"main":{"requests":{` + requests + `}}}}`
-}
-
 // limits gives a container a limit of GPUs, none if that is negative.
 func limits(name string, gpus int64) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {

@@ -111,24 +111,12 @@ func (s *Stage) runtime(node int, socket string) (client runtimeapi.RuntimeServi
 // it of as many containers as perPod: gRPC's default for a message.
 const listLimit, podsOnNode, perPod = 4 << 20, 110, 20
 
-// growths are attempts to make the list of a node's containers so long that neither the kubelet nor
-// kubecri can read it any more.
-func growths() []*Attempt {
-	return []*Attempt{{
-		ID: "grow-list", Who: Tenant, Defence: Bounds, Modes: proxyAlone,
-		What: fmt.Sprintf("runs a pod of %d containers, each with a share of 8 GPUs, whose annotation has a text of "+
-			"20 KiB", perPod),
-		Want: everywhere(NoEffect, "of 4194304"),
-		Try:  func(ctx context.Context, s *Stage) (Got, error) { return s.lists(ctx, false) },
-		Off: Off{How: "each container has the annotation, as an earlier release made it",
-			Try: func(ctx context.Context, s *Stage) (Got, error) { return s.lists(ctx, true) }},
-	}}
-}
-
-// lists runs the pod, and finds out how long the list would be of a node full of such pods. It
-// succeeds if that is too long. earlier says that there is a container as of an earlier release.
-func (s *Stage) lists(ctx context.Context, earlier bool) (Got, error) {
-	tenant, err := s.tenant(ctx)
+// fillListOfContainers runs a pod of perPod containers, each with a share of 8 GPUs, and finds out how long the list would be of a node full of such pods. It
+// succeeds if that is too long. Earlier says that there is a container as of an earlier release.
+func fillListOfContainers(ctx context.Context, s *trial, arguments struct {
+	Earlier bool `json:"earlier"`
+}) (Got, error) {
+	tenant, err := s.client(ctx)
 	if err != nil {
 		return Got{}, err
 	}
@@ -143,7 +131,7 @@ func (s *Stage) lists(ctx context.Context, earlier bool) (Got, error) {
 	if pod, err = tenant.RunPod(ctx, pod); err != nil {
 		return Got{}, err
 	}
-	if earlier {
+	if arguments.Earlier {
 		if err := node.CreateInSandbox(ctx, pod, "earlier", map[string]string{
 			grants.Annotation: padded + pod.Annotations[deviceinfo.Annotation][1:],
 		}); err != nil {

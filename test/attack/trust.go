@@ -4,67 +4,45 @@
 package attack
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
-	"github.com/kubedevice/kubedevice/pkg/pluginload"
 	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/cluster"
 )
 
-// trust are attempts of a local user to have a file of its own loaded as a plugin, by root, where a
-// node's admin has left the door open.
-func trust() []*Attempt {
-	var attempts []*Attempt
-	for _, door := range []struct {
-		id, what string
-		// leave opens the door to a directory with a plugin file, and returns the path by which
-		// kubecri is given the directory.
-		leave func(directory, plugin string) (string, error)
-	}{
-		{"plugin-file-writable", "leaves a plugin's file writable for everybody",
-			func(directory, plugin string) (string, error) { return directory, os.Chmod(plugin, 0o666) }},
-		{"plugin-file-owned", "leaves a plugin's file to another user",
-			func(directory, plugin string) (string, error) { return directory, os.Chown(plugin, 65534, 65534) }},
-		{"plugin-directory-writable", "leaves the plugins' directory writable for a group",
-			func(directory, _ string) (string, error) { return directory, os.Chmod(directory, 0o775) }},
-		{"plugin-parent-writable", "leaves the directory above it writable for everybody",
-			func(directory, _ string) (string, error) { return directory, os.Chmod(filepath.Dir(directory), 0o777) }},
-		{"plugin-link", "names the directory by a link that another user made",
-			func(directory, _ string) (string, error) {
-				link := directory + "-link"
-				return link, errors.Join(os.Symlink(directory, link), os.Lchown(link, 65534, 65534))
-			}},
-	} {
-		load := func(args ...string) Try {
-			return func(ctx context.Context, s *Stage) (Got, error) {
-				directory := filepath.Join(s.run.dir, s.attempt.ID, "plugins")
-				plugin := filepath.Join(directory, "simgpu.so")
-				content, err := os.ReadFile(filepath.Join(s.run.plugins, "simgpu.so"))
-				if err != nil {
-					return Got{}, err
-				}
-				if err := errors.Join(os.MkdirAll(directory, 0o755), os.WriteFile(plugin, content, 0o644)); err != nil {
-					return Got{}, err
-				}
-				named, err := door.leave(directory, plugin)
-				if err != nil {
-					return Got{}, err
-				}
-				return s.load(ctx, append(args, "--cridevices="+named)...)
-			}
-		}
-		attempts = append(attempts, &Attempt{
-			ID: door.id, Who: NodeAdmin, What: door.what, Defence: Trust, Try: load(),
-			Want: everywhere(RefusedByNode, "can be changed by users other than root"),
-			Off: Off{How: "kubecri runs with --" + pluginload.AllowWritableFlag, Try: load("--" +
-				pluginload.AllowWritableFlag)},
-		})
+// loadPlugin puts a plugin's file into the directory "plugins" of a directory of the attempt's, leaves
+// a door open there by a shell command, and starts a kubecri that is given the directory by a name.
+func loadPlugin(ctx context.Context, p *trial, arguments struct {
+	Leave     string `json:"leave"`
+	Directory string `json:"directory"`
+	Argument  string `json:"argument"`
+}) (Got, error) {
+	dir := filepath.Join(p.run.dir, p.attempt.ID)
+	plugin := filepath.Join(dir, "plugins", "simgpu.so")
+	content, err := os.ReadFile(filepath.Join(p.run.plugins, "simgpu.so"))
+	if err != nil {
+		return Got{}, err
 	}
-	return attempts
+	if err := errors.Join(os.MkdirAll(filepath.Dir(plugin), 0o755), os.WriteFile(plugin, content, 0o644)); err != nil {
+		return Got{}, err
+	}
+	leave := exec.CommandContext(ctx, "/bin/sh", "-c", arguments.Leave)
+	leave.Dir = dir
+	if said, err := leave.CombinedOutput(); err != nil {
+		return Got{}, fmt.Errorf("%s: %w\n%s", arguments.Leave, err, said)
+	}
+	args := []string{"--cridevices=" + filepath.Join(dir, cmp.Or(arguments.Directory, "plugins"))}
+	if arguments.Argument != "" {
+		args = append(args, arguments.Argument)
+	}
+	return p.load(ctx, args...)
 }
 
 // load starts one more kubecri on the node forged, which neither the kubelet nor the runtime knows,

@@ -18,7 +18,7 @@ var variable = regexp.MustCompile(`\$\{([^}]+)\}`)
 // variables are those that every attempt has; see value. Others are in its field With.
 var variables = []string{
 	"id", "namespace", "here", "pod", "uid", "device", "card", "reserved card", "request", "allocation", "seal",
-	"scheduled", "forged", "without kubecri", "unbounded",
+	"scheduled", "forged", "without kubecri", "unbounded", "address of scheduled", "address of forged",
 }
 
 // value returns what stands for a variable.
@@ -44,6 +44,10 @@ func (p *trial) value(name string) (string, error) {
 			return string(p.created.UID), nil
 		}
 		return "/api/v1/namespaces/" + p.created.Namespace + "/pods/" + p.created.Name, nil
+	case "address of scheduled":
+		return p.node(scheduled).IP, nil
+	case "address of forged":
+		return p.node(forged).IP, nil
 	case "device":
 		return p.device, nil
 	case "card":

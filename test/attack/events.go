@@ -18,30 +18,21 @@ const (
 	refusals, maxEvents = 40, 26
 )
 
-// floods are attempts to make us write events without end.
-func floods() []*Attempt {
-	return []*Attempt{{
-		ID: "flood-events", Who: Tenant, Defence: Bounds, Alone: true,
-		What: fmt.Sprintf("creates a pod with a node, of %d containers that the node refuses again and again",
-			refusals),
-		Want: everywhere(NoEffect, "times"),
-		Try: func(ctx context.Context, s *Stage) (Got, error) {
-			pod := s.refused("flood")
-			for i := 1; i < refusals; i++ {
-				another := pod.Spec.Containers[0]
-				another.Name = fmt.Sprintf("c%d", i)
-				pod.Spec.Containers = append(pod.Spec.Containers, another)
-			}
-			return s.flood(ctx, pod)
-		},
-		Off: Off{How: "each container has a pod of its own", Try: func(ctx context.Context, s *Stage) (Got, error) {
-			var pods []*corev1.Pod
-			for i := range refusals {
-				pods = append(pods, s.refused(fmt.Sprintf("flood-%d", i)))
-			}
-			return s.flood(ctx, pods...)
-		}},
-	}}
+// floodWithRefusals creates a pod of containers that the node refuses, or a pod for each of them.
+func floodWithRefusals(ctx context.Context, p *trial, arguments struct {
+	Pods bool `json:"pods"`
+}) (Got, error) {
+	pods := []*corev1.Pod{p.refused("flood")}
+	for i := 1; i < refusals; i++ {
+		if arguments.Pods {
+			pods = append(pods, p.refused(fmt.Sprintf("flood-%d", i)))
+			continue
+		}
+		another := pods[0].Spec.Containers[0]
+		another.Name = fmt.Sprintf("c%d", i)
+		pods[0].Spec.Containers = append(pods[0].Spec.Containers, another)
+	}
+	return p.flood(ctx, pods...)
 }
 
 // refused returns a pod of the node forged that no scheduler has bound.
