@@ -15,7 +15,7 @@
 package attack
 
 import (
-	"slices"
+	"fmt"
 
 	"github.com/kubedevice/kubedevice/test/cluster"
 )
@@ -130,10 +130,6 @@ type Attempt struct {
 // Modes are kubecri's, in the order in which they are played.
 func Modes() []cluster.Mode { return []cluster.Mode{cluster.ModeCRI, cluster.ModeNRI} }
 
-// proxyAlone is for attempts with which kubecri's mode has nothing to do, or that only the proxy
-// knows.
-var proxyAlone = []cluster.Mode{cluster.ModeCRI}
-
 // want returns what must come of the attempt where its defence is on.
 func (a *Attempt) want(mode cluster.Mode, setting Setting) Want {
 	if want, differs := a.NRI[setting]; differs && mode == cluster.ModeNRI {
@@ -142,75 +138,30 @@ func (a *Attempt) want(mode cluster.Mode, setting Setting) Want {
 	return a.Want[setting]
 }
 
-// Attempts returns the table.
-func Attempts() []*Attempt {
-	var all []*Attempt
-	both := Modes()
-	for _, group := range []struct {
-		title    string
-		modes    []cluster.Mode
-		attempts []*Attempt
-	}{
-		{"Forged allocations", both, mustLoad("forged-allocations")},
-		{"Allocations spelled so that a policy could miss them", both, mustLoad("spellings")},
-		{"Seals", both, mustLoad("seals")},
-		{"The scheduler's books", proxyAlone, mustLoad("books")},
-		{"Nodes and their inventories", proxyAlone, mustLoad("inventories")},
-		{"What a node says of itself", proxyAlone, lies()},
-		{"Devices that are replaced", proxyAlone, replacements()},
-		{"Quotas", proxyAlone, mustLoad("quotas")},
-		{"The scheduler's time", proxyAlone, mustLoad("bounds")},
-		{"Room for lists and events", both, mustLoad("lists-and-events")},
-		{"The size of NRI's messages, with NRI alone", nriAlone, sizes()},
-		{"Containers that are created while kubecri is away, with NRI alone", nriAlone, slices.Concat(
-			absences(), tolerated(),
-		)},
-		{"Devices without an allocation", both, mustLoad("devices-without-allocation")},
-		{"Checkpoints", both, slices.Concat(restores(), restored())},
-		{"Exceptions that an attacker makes", proxyAlone, mustLoad("exceptions")},
-		{"Secrets and leases of our programs", proxyAlone, slices.Concat(secrets(), leases())},
-		{"Rights at the API server", proxyAlone, mustLoad("rights")},
-		{"Files and sockets of a node", both, mustLoad("files")},
-		{"The scheduler's API and metrics", proxyAlone, mustLoad("pages")},
-		{"The kubelet's device plugins", both, plugins()},
-		{"Plugin files", proxyAlone, mustLoad("plugin-files")},
-	} {
-		for _, attempt := range group.attempts {
-			attempt.group = group.title
-			attempt.Neighbour = attempt.Neighbour || slices.Contains(neighbours, attempt.ID)
-			if attempt.Modes == nil {
-				attempt.Modes = group.modes
-			}
-			all = append(all, attempt)
-		}
-	}
-	return all
+// tables are the files of attempts, in the order of docs/attacks.md.
+var tables = []string{
+	"forged-allocations", "spellings", "seals", "books", "inventories", "node-reports", "replacements", "quotas",
+	"bounds", "lists-and-events", "message-sizes", "away", "devices-without-allocation", "checkpoints", "exceptions",
+	"secrets-and-leases", "rights", "files", "pages", "device-plugins", "plugin-files",
 }
 
-func mustLoad(name string) []*Attempt {
-	attempts, err := load(name)
-	if err != nil {
-		panic(err)
+// Attempts returns the table. An error names the file and the attempt that cannot be read.
+func Attempts() ([]*Attempt, error) {
+	var all []*Attempt
+	for _, table := range tables {
+		attempts, err := load(table)
+		if err != nil {
+			return nil, fmt.Errorf("attempts/%s.yaml: %w", table, err)
+		}
+		all = append(all, attempts...)
 	}
-	return attempts
+	return all, nil
 }
 
 // Off is the attempt with its own defence switched off.
 type Off struct {
 	// How says what is different, if it is not only the setting Bare.
 	How string
-	// Try replaces the attempt's own, if set.
+	// Try is in the place of the attempt's own.
 	Try Try
-}
-
-// everywhere returns the same want for each setting.
-func everywhere(outcome Outcome, refusal string) map[Setting]Want {
-	want := Want{outcome, refusal}
-	return map[Setting]Want{Both: want, SealsAlone: want, PoliciesAlone: want}
-}
-
-// policyElse returns what a policy refuses with this message, and what comes of it without.
-func policyElse(refusal string, without Want) map[Setting]Want {
-	policy := Want{RefusedByAPIServer, refusal}
-	return map[Setting]Want{Both: policy, SealsAlone: without, PoliciesAlone: policy}
 }

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -22,30 +21,6 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/enrolment"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
-
-// leases are attempts of a node to keep the others from being enrolled. Each node of the chart may
-// write the lease by which nodes are enrolled one at a time.
-func leases() []*Attempt {
-	var attempts []*Attempt
-	for _, way := range []struct {
-		id, what string
-		holder   string        // "" for another node
-		renewed  time.Duration // from now
-		seconds  int32
-	}{
-		{"lease-years", "holds the lease of enrolment for 68 years and goes away", "", -2 * time.Minute, math.MaxInt32},
-		{"lease-future", "says that it will renew it in 200 years", "", 200 * 365 * 24 * time.Hour, 60},
-		{"lease-names", "holds it, and renews it, by names of no node", "absent", 0, 60},
-	} {
-		attempts = append(attempts, &Attempt{
-			ID: way.id, Who: Agent, What: way.what, Defence: Bounds,
-			Try:  keepsOthersOut(way.holder, way.renewed, way.seconds),
-			Want: everywhere(NoEffect, "another node was enrolled"),
-			Off:  Off{How: "it holds the lease for a minute, now", Try: keepsOthersOut("", 0, 60)},
-		})
-	}
-	return attempts
-}
 
 // enrolmentTime is how long an agent may take to enrol a node that nothing is in the way of.
 const enrolmentTime = 5 * time.Second
@@ -84,46 +59,48 @@ func (s *Stage) leasesOfAgents(ctx context.Context) (*kube.Client, error) {
 	})
 }
 
-// keepsOthersOut writes the lease with a node's token, and finds out whether the agent of another
-// node enrols that one. The agent's machine only says so.
-func keepsOthersOut(holder string, renewed time.Duration, seconds int32) Try {
-	return func(ctx context.Context, s *Stage) (Got, error) {
-		attacker, err := s.leasesOfAgents(ctx)
-		if err != nil {
-			return Got{}, err
-		}
-		lease, err := attacker.CoordinationV1().Leases(s.namespace).Get(ctx, agent.EnrolmentLease, metav1.GetOptions{})
-		if err != nil {
-			return Got{}, err
-		}
-		lease.Spec = coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To(cmp.Or(holder, s.node(forged).Name)), LeaseDurationSeconds: &seconds,
-			RenewTime: ptr.To(metav1.NewMicroTime(time.Now().Add(renewed))),
-		}
-		if _, err := attacker.CoordinationV1().Leases(s.namespace).Update(ctx, lease,
-			metav1.UpdateOptions{}); err != nil {
-			return Got{}, err
-		}
-		machine := &enrolledMachine{enrolled: make(chan struct{}, 1)}
-		ctx, cancel := context.WithTimeout(ctx, enrolmentTime)
-		defer cancel()
-		ended := make(chan error, 1)
-		go func() {
-			ended <- agent.New(agent.Options{
-				Node: s.node(scheduled).Name, Selector: apilabels.SelectorFromSet(apilabels.Set{
-					corev1.LabelHostname: s.node(scheduled).Name}),
-				Group: "attacked", Namespace: s.namespace, Serial: true, Client: s.admin, Machine: machine,
-			}).Run(ctx)
-		}()
-		got := Got{Succeeds, "no other node was enrolled"}
-		select {
-		case <-machine.enrolled:
-			got = Got{NoEffect, "another node was enrolled"}
-			cancel()
-		case <-ctx.Done():
-		}
-		return got, <-ended
+// holdEnrolment writes the lease with a node's token, and finds out whether the agent of another
+// node enrols that one: the holder is another node if none is named, and renewed it that long from now. The agent's machine only says so.
+func holdEnrolment(ctx context.Context, s *trial, arguments struct {
+	Holder  string          `json:"holder"`
+	Renewed metav1.Duration `json:"renewed"`
+	Seconds int32           `json:"seconds"`
+}) (Got, error) {
+	attacker, err := s.leasesOfAgents(ctx)
+	if err != nil {
+		return Got{}, err
 	}
+	lease, err := attacker.CoordinationV1().Leases(s.namespace).Get(ctx, agent.EnrolmentLease, metav1.GetOptions{})
+	if err != nil {
+		return Got{}, err
+	}
+	lease.Spec = coordinationv1.LeaseSpec{
+		HolderIdentity: ptr.To(cmp.Or(arguments.Holder, s.node(forged).Name)), LeaseDurationSeconds: &arguments.Seconds,
+		RenewTime: ptr.To(metav1.NewMicroTime(time.Now().Add(arguments.Renewed.Duration))),
+	}
+	if _, err := attacker.CoordinationV1().Leases(s.namespace).Update(ctx, lease,
+		metav1.UpdateOptions{}); err != nil {
+		return Got{}, err
+	}
+	machine := &enrolledMachine{enrolled: make(chan struct{}, 1)}
+	ctx, cancel := context.WithTimeout(ctx, enrolmentTime)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- agent.New(agent.Options{
+			Node: s.node(scheduled).Name, Selector: apilabels.SelectorFromSet(apilabels.Set{
+				corev1.LabelHostname: s.node(scheduled).Name}),
+			Group: "attacked", Namespace: s.namespace, Serial: true, Client: s.admin, Machine: machine,
+		}).Run(ctx)
+	}()
+	got := Got{Succeeds, "no other node was enrolled"}
+	select {
+	case <-machine.enrolled:
+		got = Got{NoEffect, "another node was enrolled"}
+		cancel()
+	case <-ctx.Done():
+	}
+	return got, <-ended
 }
 
 // enrolledMachine is a machine that notes that it was enrolled.

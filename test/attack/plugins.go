@@ -4,6 +4,7 @@
 package attack
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -16,116 +17,63 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice/fakeplugin"
-	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/test/await"
 )
 
-// Directories where device plugins register: kubecri's and the kubelet's own.
-const (
-	atKubecri = stateDir + "/device-plugins"
-	atKubelet = "/var/lib/kubelet/device-plugins"
-)
+// atKubelet is the kubelet's own directory, where device plugins register.
+const atKubelet = "/var/lib/kubelet/device-plugins"
 
-// plugins are attempts of a process that may use the directory of the kubelet's device plugins.
-// Without the defence it uses the kubelet's own directory, where the same is accepted.
-func plugins() []*Attempt {
-	many := make([]*pluginapi.Device, 10_001)
-	for i := range many {
-		many[i] = fakeplugin.Device(fmt.Sprintf("d%d", i))
+// registerPlugin serves a plugin with devices, and registers it. It succeeds if the node counts them,
+// unless kubecri says with this refusal why it does not.
+func registerPlugin(ctx context.Context, p *trial, arguments struct {
+	Directory string  `json:"directory"`
+	Endpoint  string  `json:"endpoint"`
+	Device    *string `json:"device"`
+	Devices   int     `json:"devices"`
+	Refusal   string  `json:"refusal"`
+}) (Got, error) {
+	devices := []*pluginapi.Device{fakeplugin.Device(ptr.Deref(arguments.Device, "d"))}
+	if arguments.Devices > 0 {
+		devices = nil
 	}
-	list := func(id, what, refusal string, devices ...*pluginapi.Device) *Attempt {
-		try := func(directory string) Try {
-			return func(ctx context.Context, s *Stage) (Got, error) {
-				stop, err := s.serve(ctx, directory, s.resource()+".sock", devices...)
-				if err != nil {
-					return Got{}, err
-				}
-				defer stop()
-				if got, err := s.register(ctx, directory, s.resource()+".sock"); err != nil || got.Outcome != "" {
-					return got, err
-				}
-				return s.offered(ctx, refusal)
-			}
-		}
-		return &Attempt{
-			ID: id, Who: Plugin, What: what, Defence: Checks, Try: try(atKubecri),
-			Want: everywhere(RefusedByNode, refusal), Off: Off{How: "at the kubelet's own socket", Try: try(atKubelet)},
-		}
+	for i := range arguments.Devices {
+		devices = append(devices, fakeplugin.Device(fmt.Sprintf("d%d", i)))
 	}
-	outside := func(directory string) Try {
-		return func(ctx context.Context, s *Stage) (Got, error) {
-			endpoint := "../" + s.resource() + ".sock"
-			stop, err := s.serve(ctx, directory, endpoint, fakeplugin.Device("d"))
-			if err != nil {
-				return Got{}, err
-			}
-			defer stop()
-			if got, err := s.register(ctx, directory, endpoint); err != nil || got.Outcome != "" {
-				return got, err
-			}
-			return s.offered(ctx, "none")
-		}
+	stop, err := p.serve(ctx, arguments.Directory, arguments.Endpoint, devices...)
+	if err != nil {
+		return Got{}, err
 	}
-	return []*Attempt{
-		{
-			ID: "plugin-outside", Who: Plugin, What: "registers a socket outside the directory", Defence: Checks,
-			Try: outside(atKubecri), Sample: true,
-			Want: everywhere(RefusedByNode, "is not the name of a plugin's socket"),
-			Off:  Off{How: "at the kubelet's own socket", Try: outside(atKubelet)},
-		},
-		{
-			ID: "plugin-grant", Who: Plugin,
-			What: "registers with the kubelet and gives its containers kubecri's own " +
-				"annotation", Defence: MAC, Try: annotates(forged, atKubelet, grants.Annotation, forgedGrant),
-			Want: everywhere(RefusedByNode, "which only kubecri writes"),
-			Off: Off{How: "the kubelet calls the runtime without kubecri",
-				Try: annotates(withoutKubecri, atKubelet, grants.Annotation, forgedGrant)},
-		},
-		{
-			ID: "plugin-annotation", Who: Plugin,
-			What:    "gives its containers an annotation of 30 KiB, for the list of containers to grow",
-			Defence: Bounds, Try: annotates(forged, atKubecri, "attack.example/x", longAnnotation),
-			Want: everywhere(RefusedByNode, "at most 8192"),
-			Off: Off{How: "at the kubelet's own socket",
-				Try: annotates(forged, atKubelet, "attack.example/x", longAnnotation)},
-		},
-		{
-			ID: "plugin-resources", Who: Plugin, What: "registers 2,000 resources, each a connection", Defence: Bounds,
-			Alone: true,
-			Try:   registersMany(atKubecri), Want: everywhere(RefusedByNode, "kubecri serves no more at one socket"),
-			Off: Off{How: "at the kubelet's own socket", Try: registersMany(atKubelet)},
-		},
-		list("plugin-no-id", "lists a device without an ID", "has an empty ID", fakeplugin.Device("")),
-		list("plugin-many", "lists 10,001 devices", "more than 10000", many...),
+	defer stop()
+	got, err := p.register(ctx, arguments.Directory, arguments.Endpoint)
+	if err != nil || got.Outcome != "" {
+		return got, err
 	}
+	return p.offered(ctx, cmp.Or(arguments.Refusal, "none"))
 }
 
-// registersMany registers resources of one plugin until that is refused.
-func registersMany(directory string) Try {
-	return func(ctx context.Context, s *Stage) (Got, error) {
-		endpoint := s.resource() + ".sock"
-		stop, err := s.serve(ctx, directory, endpoint, fakeplugin.Device("d"))
-		if err != nil {
-			return Got{}, err
-		}
-		defer stop()
-		const count = 2000
-		for i := range count {
-			resource := fmt.Sprintf("attack.example/%s-%d", s.resource(), i)
-			if got, err := s.registerAs(ctx, forged, directory, endpoint, resource); err != nil || got.Outcome != "" {
-				return got, err
-			}
-		}
-		return Got{Succeeds, fmt.Sprintf("%d resources are registered", count)}, nil
+// registerManyPlugins registers resources of one plugin until that is refused.
+func registerManyPlugins(ctx context.Context, s *trial, arguments struct {
+	Directory string `json:"directory"`
+}) (Got, error) {
+	directory := arguments.Directory
+	endpoint := s.resource() + ".sock"
+	stop, err := s.serve(ctx, directory, endpoint, fakeplugin.Device("d"))
+	if err != nil {
+		return Got{}, err
 	}
+	defer stop()
+	const count = 2000
+	for i := range count {
+		resource := fmt.Sprintf("attack.example/%s-%d", s.resource(), i)
+		if got, err := s.registerAs(ctx, forged, directory, endpoint, resource); err != nil || got.Outcome != "" {
+			return got, err
+		}
+	}
+	return Got{Succeeds, fmt.Sprintf("%d resources are registered", count)}, nil
 }
-
-// forgedGrant is an annotation of kubecri's, which could count as a grant after a restart.
-func forgedGrant(s *Stage) string { return s.allocation("forged") }
-
-func longAnnotation(*Stage) string { return strings.Repeat("x", 30<<10) }
 
 // resource is the base name of the attempt's extended resource.
 func (s *Stage) resource() string { return s.attempt.ID }

@@ -21,48 +21,19 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// replacements are attempts to turn in-pod failover to account: to get other devices than the
-// scheduler gave.
-func replacements() []*Attempt {
-	schedulerAlone := Want{RefusedByAPIServer, "only the device scheduler may"}
-	unstarted := Off{
-		How: "no policies, no seals, and it changes the allocation before the first container is created",
-		Try: changeBeforeStart,
-	}
-	return []*Attempt{
-		{
-			ID: "replace-older", Who: Controller, Defence: Grants, Alone: true, Sample: true,
-			What: "writes back, with its seal, the allocation that its running pod had before its device was replaced",
-			Want: map[Setting]Want{
-				Both: schedulerAlone, SealsAlone: {NoEffect, "can open"}, PoliciesAlone: schedulerAlone,
-			},
-			Try: rewriting(func(ctx context.Context, s *Stage, own holder) (*corev1.Pod, map[string]string, error) {
-				if !s.setting.seals() { // nothing is replaced: any other allocation does
-					annotations, err := s.laterOf(own)
-					return own.pod, annotations, err
-				}
-				now, err := s.replace(ctx, own)
-				return now, map[string]string{
-					deviceinfo.Annotation: own.pod.Annotations[deviceinfo.Annotation],
-					seal.Annotation:       own.pod.Annotations[seal.Annotation],
-				}, err
-			}),
-			Off: unstarted,
-		},
-		{
-			ID: "replace-forged", Who: Controller, Defence: Grants, Alone: true,
-			What: "writes a later generation of its running pod's allocation with another device, and a seal with a " +
-				"key of its own",
-			Want: map[Setting]Want{
-				Both: schedulerAlone, SealsAlone: {NoEffect, "can open"}, PoliciesAlone: schedulerAlone,
-			},
-			Try: rewriting(func(_ context.Context, s *Stage, own holder) (*corev1.Pod, map[string]string, error) {
-				annotations, err := s.laterOf(own)
-				return own.pod, annotations, err
-			}),
-			Off: unstarted,
-		},
-	}
+// rewriteAllocation writes an allocation onto a running pod: an older one of its own, or a forged one.
+func rewriteAllocation(ctx context.Context, p *trial, which string) (Got, error) {
+	return rewriting(func(ctx context.Context, s *Stage, own holder) (*corev1.Pod, map[string]string, error) {
+		if which != "older" || !s.setting.seals() { // without seals nothing is replaced: any other one does
+			annotations, err := s.laterOf(own)
+			return own.pod, annotations, err
+		}
+		now, err := s.replace(ctx, own)
+		return now, map[string]string{
+			deviceinfo.Annotation: own.pod.Annotations[deviceinfo.Annotation],
+			seal.Annotation:       own.pod.Annotations[seal.Annotation],
+		}, err
+	})(ctx, p.Stage)
 }
 
 // rewriting makes a controller write annotations onto its pod that runs and wants its device

@@ -6,6 +6,7 @@ package attack
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,94 +20,70 @@ import (
 	"github.com/kubedevice/kubedevice/test/clustertest"
 )
 
-// restored are attempts with an image that is a checkpoint: the runtime restores it in the
-// attacker's pod, with the annotations that the image has, and then the node loses its record of
-// who was granted what. Here the runtime gets a call to create such a container.
-func restored() []*Attempt {
-	const forgedMAC = "is not this node's for this pod and container"
-	var attempts []*Attempt
-	for _, way := range []struct {
-		id, what, refusal string
-		encode            encode
-	}{
-		{"restored-copy", "the annotation of another pod's container", forgedMAC,
-			func(ctx context.Context, s *Stage, _ *corev1.Pod) (string, error) { return s.encodedOn(ctx, scheduled) }},
-		{"restored-other-node", "the annotation of a container of another node", forgedMAC,
-			func(ctx context.Context, s *Stage, _ *corev1.Pod) (string, error) { return s.encodedOn(ctx, forged) }},
-		{"restored-changed", "the annotation of another pod's container, with another device in it", forgedMAC,
-			func(ctx context.Context, s *Stage, _ *corev1.Pod) (string, error) {
-				encoded, err := s.encodedOn(ctx, scheduled)
-				return strings.Replace(encoded, "gpu/gpu-", "gpu/gpu-1", 1), err
-			}},
-		{"restored-unsigned", "a device without a signature, as an earlier release wrote it",
-			"has no signature of this node",
-			func(_ context.Context, s *Stage, pod *corev1.Pod) (string, error) {
-				return s.allocationOn(s.node(scheduled).Name, pod.Name, cardOf(devices[scheduled]-1)), nil
-			}},
-	} {
-		attempts = append(attempts, &Attempt{
-			ID: way.id, Who: Tenant, What: "restores a checkpoint image with " + way.what, Defence: MAC,
-			// With NRI, kubecri reads config.json, where the runtime puts no annotation of an
-			// image.
-			Modes: proxyAlone, Alone: true, Want: everywhere(RefusedByNode, way.refusal), Try: restore(way.encode),
-			Off: Off{How: "what the image has is signed with the node's key", Try: restore(signed)},
-		})
-	}
-	attempts[0].Sample = true
-	return attempts
+// encoders return an encoded allocation that the container of an attacker's pod gets in the runtime.
+var encoders = map[string]func(ctx context.Context, s *Stage, pod *corev1.Pod) (string, error){
+	"copy":       func(ctx context.Context, s *Stage, _ *corev1.Pod) (string, error) { return s.encodedOn(ctx, scheduled) },
+	"other node": func(ctx context.Context, s *Stage, _ *corev1.Pod) (string, error) { return s.encodedOn(ctx, forged) },
+	"changed": func(ctx context.Context, s *Stage, _ *corev1.Pod) (string, error) {
+		encoded, err := s.encodedOn(ctx, scheduled)
+		return strings.Replace(encoded, "gpu/gpu-", "gpu/gpu-1", 1), err
+	},
+	"unsigned": func(_ context.Context, s *Stage, pod *corev1.Pod) (string, error) {
+		return s.allocationOn(s.node(scheduled).Name, pod.Name, cardOf(devices[scheduled]-1)), nil
+	},
+	"signed": signed,
 }
 
-// encode returns the encoded allocation that the container of an attacker's pod gets in the
-// runtime.
-type encode func(ctx context.Context, s *Stage, pod *corev1.Pod) (string, error)
-
-// restore has a container in the attacker's pod that has such an annotation, lets the node lose its
-// record, and finds out whether the node takes the pod for one that was granted devices.
-func restore(encode encode) Try {
-	return func(ctx context.Context, s *Stage) (got Got, err error) {
-		tenant, err := s.tenant(ctx)
-		if err != nil {
-			return Got{}, err
-		}
-		node := s.node(scheduled)
-		pod, err := tenant.RunPod(ctx, clustertest.On(node.Name, s.pod("restored", 0)))
-		if err != nil {
-			return Got{}, err
-		}
-		encoded, err := encode(ctx, s, pod)
-		if err != nil {
-			return Got{}, err
-		}
-		if err := node.Kubecri.Kill9(ctx); err != nil {
-			return Got{}, err
-		}
-		err = errors.Join(node.CreateInSandbox(ctx, pod, "restored", map[string]string{grants.Annotation: encoded}),
-			os.Remove(filepath.Join(node.Var(), "lib", "kubedevice", "grants")))
-		if err := errors.Join(err, node.Kubecri.Start()); err != nil {
-			return Got{}, err
-		}
-		what := "kubecri to read the allocation of pod " + pod.Name + " again"
-		err = await.Until(ctx, what, func(ctx context.Context) (bool, error) {
-			printed, err := node.RunKubecri(ctx, "grants")
-			if err != nil {
-				return false, err
-			}
-			for line := range strings.Lines(printed) {
-				if columns := strings.Fields(line); columns[0] == s.namespace && columns[1] == pod.Name {
-					got = Got{Succeeds, "the node says that the pod was granted devices: " + strings.TrimSpace(line)}
-					return true, nil
-				}
-			}
-			events, err := s.admin.PodEvents(ctx, pod)
-			for _, event := range events {
-				if event.Reason == "GrantIgnored" {
-					got = Got{RefusedByNode, event.Message}
-				}
-			}
-			return got.Outcome != "", err
-		})
-		return got, err
+// restoreContainer has a container in the attacker's pod that has an annotation of encoders, as if the
+// runtime had restored it, lets the node lose its record, and finds out whether the node takes the
+// pod for one that was granted devices.
+func restoreContainer(ctx context.Context, s *trial, annotation string) (got Got, err error) {
+	encode, known := encoders[annotation]
+	if !known {
+		return Got{}, fmt.Errorf("there is no annotation %q", annotation)
 	}
+	tenant, err := s.client(ctx)
+	if err != nil {
+		return Got{}, err
+	}
+	node := s.node(scheduled)
+	pod, err := tenant.RunPod(ctx, clustertest.On(node.Name, s.pod("restored", 0)))
+	if err != nil {
+		return Got{}, err
+	}
+	encoded, err := encode(ctx, s.Stage, pod)
+	if err != nil {
+		return Got{}, err
+	}
+	if err := node.Kubecri.Kill9(ctx); err != nil {
+		return Got{}, err
+	}
+	err = errors.Join(node.CreateInSandbox(ctx, pod, "restored", map[string]string{grants.Annotation: encoded}),
+		os.Remove(filepath.Join(node.Var(), "lib", "kubedevice", "grants")))
+	if err := errors.Join(err, node.Kubecri.Start()); err != nil {
+		return Got{}, err
+	}
+	what := "kubecri to read the allocation of pod " + pod.Name + " again"
+	err = await.Until(ctx, what, func(ctx context.Context) (bool, error) {
+		printed, err := node.RunKubecri(ctx, "grants")
+		if err != nil {
+			return false, err
+		}
+		for line := range strings.Lines(printed) {
+			if columns := strings.Fields(line); columns[0] == s.namespace && columns[1] == pod.Name {
+				got = Got{Succeeds, "the node says that the pod was granted devices: " + strings.TrimSpace(line)}
+				return true, nil
+			}
+		}
+		events, err := s.admin.PodEvents(ctx, pod)
+		for _, event := range events {
+			if event.Reason == "GrantIgnored" {
+				got = Got{RefusedByNode, event.Message}
+			}
+		}
+		return got.Outcome != "", err
+	})
+	return got, err
 }
 
 // encodedOn runs a pod of somebody else's with a device on a node, and returns what its container

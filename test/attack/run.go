@@ -43,8 +43,12 @@ func Full() (Options, error) {
 	if err != nil {
 		return Options{}, err
 	}
+	attempts, err := Attempts()
+	if err != nil {
+		return Options{}, err
+	}
 	return Options{
-		Modes: Modes(), Settings: Settings(), Attempts: Attempts(), Dir: filepath.Join(root, "_output", "attack"),
+		Modes: Modes(), Settings: Settings(), Attempts: attempts, Dir: filepath.Join(root, "_output", "attack"),
 	}, nil
 }
 
@@ -271,9 +275,7 @@ func (r *run) one(ctx context.Context, attempt *Attempt, index int) Result {
 	try := attempt.Try
 	if r.setting == Bare {
 		result.Want = Want{Outcome: Succeeds}
-		if attempt.Off.Try != nil {
-			try = attempt.Off.Try
-		}
+		try = attempt.Off.Try
 	}
 	began := time.Now()
 	s := r.stage(attempt, index)

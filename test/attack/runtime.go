@@ -28,60 +28,45 @@ const (
 	containerdSocket = "/run/containerd/containerd.sock"
 )
 
-// restores are attempts to have a pod restored from a checkpoint, with the devices that are in
-// there. The kubelet's call is made in its place.
-func restores() []*Attempt {
-	call := func(gpus int64, node int, socketOf func(s *Stage) string) Try {
-		return func(ctx context.Context, s *Stage) (Got, error) {
-			tenant, err := s.tenant(ctx)
-			if err != nil {
-				return Got{}, err
-			}
-			pod, err := tenant.RunPod(ctx, tolerant(clustertest.On(s.node(node).Name, s.pod("restored", gpus))))
-			if err != nil {
-				return Got{}, err
-			}
-			runtime, end, err := s.runtime(node, socketOf(s))
-			if err != nil {
-				return Got{}, err
-			}
-			defer end()
-			_, err = runtime.RestorePod(ctx, &runtimeapi.RestorePodRequest{
-				CheckpointPath: "/var/lib/checkpoint",
-				Config: &runtimeapi.PodSandboxConfig{
-					Metadata: &runtimeapi.PodSandboxMetadata{Name: pod.Name, Namespace: pod.Namespace,
-						Uid: string(pod.UID)},
-					Annotations: map[string]string{"kubernetes.io/config.source": "api"},
-				},
-				ContainerConfigs: []*runtimeapi.ContainerConfig{{
-					Metadata: &runtimeapi.ContainerMetadata{Name: "main"},
-				}},
-			})
-			said := status.Convert(err).Message()
-			if strings.HasPrefix(said, "kubecri:") {
-				return Got{RefusedByNode, said}, nil
-			}
-			return Got{Succeeds, fmt.Sprintf("the runtime is asked to restore the pod, and says %q", said)}, nil
-		}
+// restorePod runs a pod, and has it restored from a checkpoint by a call in the kubelet's place. It
+// succeeds if the runtime gets the call.
+func restorePod(ctx context.Context, s *trial, arguments struct {
+	GPUs        int64 `json:"gpus"`
+	PastKubecri bool  `json:"past kubecri"`
+}) (Got, error) {
+	socket := s.kubeletSocket()
+	if arguments.PastKubecri {
+		socket = containerdSocket
 	}
-	return []*Attempt{
-		{
-			ID: "restore-pod", Who: Tenant, What: "has its pod restored from a checkpoint, which brings devices",
-			Defence: Firewall, Try: call(0, scheduled, (*Stage).kubeletSocket),
-			Want: everywhere(RefusedByNode, "a pod cannot be restored on a node with devices"),
-			NRI:  everywhere(Succeeds, ""), // NRI has no such event
-			Off:  Off{How: "the device firewall is off"},
-		},
-		{
-			ID: "restore-device-pod", Who: Tenant,
-			What:    "has its pod restored which holds a device, and whose processes know another one",
-			Defence: Checks, Try: call(1, scheduled, (*Stage).kubeletSocket),
-			Want: everywhere(RefusedByNode, "a pod that requests devices cannot be restored"),
-			NRI:  everywhere(Succeeds, ""), // NRI has no such event
-			Off: Off{How: "the kubelet calls the runtime without kubecri",
-				Try: call(1, scheduled, func(*Stage) string { return containerdSocket })},
-		},
+	tenant, err := s.client(ctx)
+	if err != nil {
+		return Got{}, err
 	}
+	pod, err := tenant.RunPod(ctx, tolerant(clustertest.On(s.node(scheduled).Name, s.pod("restored", arguments.GPUs))))
+	if err != nil {
+		return Got{}, err
+	}
+	runtime, end, err := s.runtime(scheduled, socket)
+	if err != nil {
+		return Got{}, err
+	}
+	defer end()
+	_, err = runtime.RestorePod(ctx, &runtimeapi.RestorePodRequest{
+		CheckpointPath: "/var/lib/checkpoint",
+		Config: &runtimeapi.PodSandboxConfig{
+			Metadata: &runtimeapi.PodSandboxMetadata{Name: pod.Name, Namespace: pod.Namespace,
+				Uid: string(pod.UID)},
+			Annotations: map[string]string{"kubernetes.io/config.source": "api"},
+		},
+		ContainerConfigs: []*runtimeapi.ContainerConfig{{
+			Metadata: &runtimeapi.ContainerMetadata{Name: "main"},
+		}},
+	})
+	said := status.Convert(err).Message()
+	if strings.HasPrefix(said, "kubecri:") {
+		return Got{RefusedByNode, said}, nil
+	}
+	return Got{Succeeds, fmt.Sprintf("the runtime is asked to restore the pod, and says %q", said)}, nil
 }
 
 // kubeletSocket returns where the kubelet calls the CRI: kubecri, or the runtime where kubecri is

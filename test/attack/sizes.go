@@ -22,60 +22,30 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// nriAlone is for attempts at what only NRI has.
-var nriAlone = []cluster.Mode{cluster.ModeNRI}
-
-// sizes are attempts of a tenant to have its containers created past kubecri by the size of the
-// messages in which the runtime describes them to NRI plugins: kubecri is not registered while it
-// cannot send its list of containers, and it drops kubecri for an answer that is too long. Without
-// the defence, another container then starts with what it requests of NVIDIA's runtime.
-func sizes() []*Attempt {
-	var attempts []*Attempt
-	for _, way := range []struct {
-		id, what string
-		// list makes a list of containers that cannot be sent, answer an answer, in this order.
-		list   func(s *Stage) []*corev1.Pod
-		answer bool
-	}{
-		{"size-list", "runs 7 containers of 600 KiB of variables in one pod, before kubecri registers again",
-			(*Stage).manyVariables, false},
-		{"size-args", "does so by arguments that name a variable of 60 KiB again and again, as $(BIG)$(BIG)",
-			(*Stage).expandedArgs, false},
-		{"size-sandbox", "does so by pods with 12,000 labels and annotations of 250 KiB", (*Stage).manyLabels, false},
-		{"size-volumes", "runs 4 containers of an image with 300 volumes of long paths in one pod",
-			(*Stage).manyVolumes, false},
-		{"size-answer", "sets 997 long variables of a ConfigMap that the firewall overrides, more than an answer holds",
-			nil, true},
-		{"size-both", "has kubecri dropped by such an answer while the list of containers cannot be sent",
-			(*Stage).manyVariables, true},
-	} {
-		try := func(ctx context.Context, s *Stage) (Got, error) {
-			pods := []*corev1.Pod{}
-			if way.list != nil {
-				pods = way.list(s)
-			}
-			if way.answer {
-				pods = append(pods, s.longVariables())
-			}
-			return s.tooLarge(ctx, pods)
-		}
-		attempts = append(attempts, &Attempt{
-			ID: way.id, Who: Tenant, What: way.what, Defence: Bounds, Try: try, Alone: true,
-			Want: everywhere(RefusedByNode, "are allowed"),
-			Off: Off{How: "a kubecri without the bounds", Try: func(ctx context.Context, s *Stage) (Got, error) {
-				var list []*corev1.Pod
-				if way.list != nil {
-					list = way.list(s)
-				}
-				return s.unbounded(ctx, list, way.answer)
-			}},
-		})
-	}
-	return attempts
+// tooMuch is what makes messages too long: a list of containers that cannot be sent, or none, and an
+// answer.
+type tooMuch struct {
+	List   string `json:"list"`
+	Answer bool   `json:"answer"`
 }
 
-// tooLarge creates pods as a tenant. The attempt is refused if the node refuses each of them.
-func (s *Stage) tooLarge(ctx context.Context, pods []*corev1.Pod) (got Got, err error) {
+// lists are the pods of a list that cannot be sent, by what is too long.
+var lists = map[string]func(s *Stage) []*corev1.Pod{
+	"variables": (*Stage).manyVariables, "arguments": (*Stage).expandedArgs, "labels": (*Stage).manyLabels,
+	"volumes": (*Stage).manyVolumes, "": func(*Stage) []*corev1.Pod { return nil },
+}
+
+// sendTooMuch creates the pods, those of the list first. The attempt is refused if the node refuses
+// each of them.
+func sendTooMuch(ctx context.Context, s *trial, messages tooMuch) (got Got, err error) {
+	list, known := lists[messages.List]
+	if !known {
+		return Got{}, fmt.Errorf("there is no list of %q", messages.List)
+	}
+	pods := list(s.Stage)
+	if messages.Answer {
+		pods = append(pods, s.longVariables())
+	}
 	tenant, err := s.tenantWithLarge(ctx)
 	if err != nil {
 		return Got{}, err
@@ -116,13 +86,14 @@ func (s *Stage) refusedOrRuns(ctx context.Context, pod *corev1.Pod) (got Got, er
 	return got, err
 }
 
-// unbounded makes the attempt on the node whose kubecri has no bounds: it runs the pods of the
+// sendTooMuchWithoutBounds makes the attempt on the node whose kubecri has no bounds: it runs the pods of the
 // list. If there is an answer that is too long, the runtime drops kubecri for it, and otherwise
 // kubecri is restarted, as for an upgrade. The attempt succeeds if another container then gets what
 // it requests of NVIDIA's runtime, or if the runtime panics at kubecri's next registration, as it
 // may. Without a list, kubecri is registered again at once, and it succeeds if the runtime has
 // dropped kubecri.
-func (s *Stage) unbounded(ctx context.Context, list []*corev1.Pod, answer bool) (Got, error) {
+func sendTooMuchWithoutBounds(ctx context.Context, s *trial, messages tooMuch) (Got, error) {
+	list, answer := lists[messages.List](s.Stage), messages.Answer
 	node := s.node(unbounded)
 	tenant, err := s.tenantWithLarge(ctx)
 	if err != nil {

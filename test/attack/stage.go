@@ -51,9 +51,6 @@ type Stage struct {
 // node returns one of the cluster's nodes.
 func (s *Stage) node(index int) *cluster.Node { return s.cluster.Nodes[index] }
 
-// absentScheduler is the name of a scheduler that does not run.
-const absentScheduler = "absent"
-
 // request is what the allocations of forged pods are for.
 const request types.ResourceName = "resource/group/gpugrp1/A/gpugrp0/B/gpu/0/cards"
 

@@ -48,6 +48,26 @@ func verbs() map[string]verb {
 		"open path":              with(openPath),
 		"read":                   with(readPage),
 		// Programs of their own.
+		"run while kubecri is away":      with(runWhileAway),
+		"await end of container":         with(awaitEnd),
+		"await that container stays":     with(awaitThatContainerStays),
+		"require kubecri and stop it":    with(requireKubecri),
+		"requests devices":               with(requestsDevices),
+		"send too much":                  with(sendTooMuch),
+		"send too much without bounds":   with(sendTooMuchWithoutBounds),
+		"place scheduler":                with(placeScheduler),
+		"publish address":                with(publishAddress),
+		"hold enrolment":                 with(holdEnrolment),
+		"restore pod":                    with(restorePod),
+		"restore container":              with(restoreContainer),
+		"register plugin":                with(registerPlugin),
+		"register many plugins":          with(registerManyPlugins),
+		"annotate containers":            with(annotateContainers),
+		"report others' resources":       with(reportOthersResources),
+		"report best devices":            with(reportBestDevices),
+		"report others' devices":         with(reportOthersDevices),
+		"report count":                   with(reportCount),
+		"rewrite allocation":             with(rewriteAllocation),
 		"crowd scheduler":                with(crowdScheduler),
 		"fill list of containers":        with(fillListOfContainers),
 		"flood with refusals":            with(floodWithRefusals),
@@ -172,7 +192,8 @@ func (p *trial) send(ctx context.Context, request apiRequest) ([]byte, error) {
 	body := request.Body
 	if method == http.MethodPut {
 		object := map[string]any{}
-		current, err := rest.Get().RequestURI(withoutSubresource(path)).DoRaw(ctx)
+		admin := p.admin.Discovery().RESTClient() // reading it is no part of the attempt
+		current, err := admin.Get().RequestURI(withoutSubresource(path)).DoRaw(ctx)
 		if err == nil {
 			err = json.Unmarshal(current, &object)
 		}

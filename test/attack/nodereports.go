@@ -30,63 +30,62 @@ type lie struct {
 	counts      map[corev1.ResourceName]string
 }
 
-// lies are attempts with the credentials of a kubelet to harm others by what it says of its own
-// node, which no policy refuses. Without the defence, which has no switch, others would be as badly
-// off everywhere as the pods on that node.
-func lies() []*Attempt {
-	const foreign = "attack.example/hca"
-	toGhost := "the pod is sent to the node that lies"
-	return []*Attempt{
-		{
-			ID: "lie-resource", Who: Kubelet, Defence: OneNode, Alone: true, Sample: true,
-			What: "lists as devices of its own node what another node's kubelet counts, and processors and memory, too",
-			Want: everywhere(NoEffect, "is bound to node-1"),
-			Try: lying(lie{annotations: inventoryOf(foreign, "cpu", "memory", "ephemeral-storage")},
-				func(ctx context.Context, s *Stage) (Got, error) {
-					restore, err := s.count(ctx, s.node(scheduled).Name, foreign, 2)
-					if err != nil {
-						return Got{}, err
-					}
-					got, err := s.boundWithin(ctx, s.requesting(foreign), undoLimit)
-					return got, errors.Join(err, restore(context.WithoutCancel(ctx)))
-				}),
-			Off: Off{How: toGhost, Try: lying(lie{annotations: inventoryOf(foreign)},
-				func(ctx context.Context, s *Stage) (Got, error) {
-					return unserved(s.bound(ctx, onGhost(s.requesting(foreign))))
-				})},
-		},
-		{
-			ID: "lie-shape", Who: Kubelet, Defence: OneNode, Alone: true,
-			What: "lists 1,000 GPUs in one group, which are better connected than those of any other node, for pods " +
-				"to wait for",
-			Want: everywhere(NoEffect, "is bound to node-1"),
-			Try:  waitingForTheBest("--device-topology=require", "--best-devices-wait=1ms"),
-			Off: Off{How: "pods wait for the best devices for ever",
-				Try: waitingForTheBest("--device-topology=require", "--best-devices-wait=0")},
-		},
-		{
-			ID: "lie-copy", Who: Kubelet, Defence: OneNode, Alone: true,
-			What: "lists the devices of another node as its own, and that a pod of that node holds them",
-			Want: everywhere(NoEffect, "is bound to node-1"),
-			Try: copying(func(ctx context.Context, s *Stage) (Got, error) {
-				return s.bound(ctx, clustertest.On(s.node(scheduled).Name, s.pod("other", 1)))
-			}),
-			Off: Off{How: toGhost, Try: copying(func(ctx context.Context, s *Stage) (Got, error) {
-				got, err := s.bound(ctx, onGhost(s.pod("other", 1)))
-				if got.Outcome == NoEffect {
-					got.Outcome = Succeeds
-				}
-				return got, err
-			})},
-		},
-		{
-			ID: "lie-count", Who: Kubelet, Defence: OneNode, Alone: true,
-			What: "counts GPUs in its status that it does not have, for pods that request exact ones",
-			Want: everywhere(NoEffect, "is bound to node-1"),
-			Try:  counting(true),
-			Off:  Off{How: "the pod only counts, as kubelets do", Try: counting(false)},
-		},
+// foreign is a resource that no node of ours has.
+const foreign = "attack.example/hca"
+
+// reportOthersResources lists as the ghost's devices a resource that another node's kubelet counts,
+// and without the defence sends a pod that requests it to the ghost.
+func reportOthersResources(ctx context.Context, p *trial, arguments toGhost) (Got, error) {
+	if arguments.ToGhost {
+		return lying(lie{annotations: inventoryOf(foreign)}, func(ctx context.Context, s *Stage) (Got, error) {
+			return unserved(s.bound(ctx, onGhost(s.requesting(foreign))))
+		})(ctx, p.Stage)
 	}
+	return lying(lie{annotations: inventoryOf(foreign, "cpu", "memory", "ephemeral-storage")},
+		func(ctx context.Context, s *Stage) (Got, error) {
+			restore, err := s.count(ctx, s.node(scheduled).Name, foreign, 2)
+			if err != nil {
+				return Got{}, err
+			}
+			got, err := s.boundWithin(ctx, s.requesting(foreign), undoLimit)
+			return got, errors.Join(err, restore(context.WithoutCancel(ctx)))
+		})(ctx, p.Stage)
+}
+
+// toGhost says that others' pod is sent to the ghost.
+type toGhost struct {
+	ToGhost bool `json:"to ghost"`
+}
+
+// reportOthersDevices lists the devices of the node scheduled as the ghost's, and that a pod there
+// holds them.
+func reportOthersDevices(ctx context.Context, p *trial, arguments toGhost) (Got, error) {
+	return copying(func(ctx context.Context, s *Stage) (Got, error) {
+		if !arguments.ToGhost {
+			return s.bound(ctx, clustertest.On(s.node(scheduled).Name, s.pod("other", 1)))
+		}
+		got, err := s.bound(ctx, onGhost(s.pod("other", 1)))
+		if got.Outcome == NoEffect {
+			got.Outcome = Succeeds
+		}
+		return got, err
+	})(ctx, p.Stage)
+}
+
+// reportBestDevices has a scheduler with these arguments place a pod while the ghost lists better
+// devices than other nodes have.
+func reportBestDevices(ctx context.Context, p *trial, arguments struct {
+	Arguments []string `json:"arguments"`
+}) (Got, error) {
+	return waitingForTheBest(arguments.Arguments...)(ctx, p.Stage)
+}
+
+// reportCount counts GPUs that the ghost does not have, for a pod that requests exact ones, or so
+// many.
+func reportCount(ctx context.Context, p *trial, arguments struct {
+	Exact bool `json:"exact"`
+}) (Got, error) {
+	return counting(arguments.Exact)(ctx, p.Stage)
 }
 
 // inventoryOf returns the annotation of a node that lists 16 of each resource.
