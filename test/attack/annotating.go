@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"path"
-	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -22,7 +21,6 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice/fakeplugin"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/test/await"
-	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
@@ -47,20 +45,20 @@ func (g *annotating) Allocate(_ context.Context, request *pluginapi.AllocateRequ
 
 // annotateContainers registers a plugin in a directory of a node, which gives its containers an
 // annotation. The attempt succeeds if a container runs with it.
-func annotateContainers(ctx context.Context, s *trial, arguments struct {
+func annotateContainers(ctx context.Context, p *trial, arguments struct {
 	Node      string `json:"node"`
 	Directory string `json:"directory"`
 	Key       string `json:"key"`
 	Value     string `json:"value"`
 }) (Got, error) {
 	directory, key := arguments.Directory, arguments.Key
-	node := slices.IndexFunc(s.cluster.Nodes, func(n *cluster.Node) bool { return n.Name == arguments.Node })
+	node := p.nodeIndex(arguments.Node)
 	plugin := &annotating{fakeplugin.New(fakeplugin.Device("d")), key, arguments.Value}
 	server := grpc.NewServer()
 	pluginapi.RegisterDevicePluginServer(server, plugin)
 	defer server.Stop()
-	endpoint := s.resource() + ".sock"
-	if err := s.node(node).Sandbox().Do(func() error {
+	endpoint := p.resource() + ".sock"
+	if err := p.node(node).Sandbox().Do(func() error {
 		listener, err := net.Listen("unix", path.Join(directory, endpoint))
 		if err == nil {
 			go server.Serve(listener) //nolint:errcheck // it ends with Stop
@@ -69,13 +67,13 @@ func annotateContainers(ctx context.Context, s *trial, arguments struct {
 	}); err != nil {
 		return Got{}, err
 	}
-	if got, err := s.registerOn(ctx, node, directory, endpoint); err != nil || got.Outcome != "" {
+	if got, err := p.registerOn(ctx, node, directory, endpoint); err != nil || got.Outcome != "" {
 		return got, err
 	}
-	name := corev1.ResourceName("attack.example/" + s.resource())
-	what := fmt.Sprintf("node %s to count %s", s.node(node).Name, name)
+	name := corev1.ResourceName("attack.example/" + p.resource())
+	what := fmt.Sprintf("node %s to count %s", p.node(node).Name, name)
 	if err := await.Until(ctx, what, func(ctx context.Context) (bool, error) {
-		now, err := s.admin.CoreV1().Nodes().Get(ctx, s.node(node).Name, metav1.GetOptions{})
+		now, err := p.admin.CoreV1().Nodes().Get(ctx, p.node(node).Name, metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
@@ -84,17 +82,17 @@ func annotateContainers(ctx context.Context, s *trial, arguments struct {
 	}); err != nil {
 		return Got{}, err
 	}
-	tenant, err := s.tenant(ctx)
+	tenant, err := p.tenant(ctx)
 	if err != nil {
 		return Got{}, err
 	}
-	pod := tolerant(clustertest.On(s.node(node).Name, s.pod("annotated", 0)))
+	pod := tolerant(clustertest.On(p.node(node).Name, p.pod("annotated", 0)))
 	pod.Spec.Containers[0].Resources = clustertest.Limits(map[corev1.ResourceName]int64{name: 1})
-	got, err := s.runs(ctx, tenant, pod)
+	got, err := p.runs(ctx, tenant, pod)
 	if err != nil || got.Outcome != Succeeds {
 		return got, err
 	}
-	encoded, err := s.annotationOf(ctx, node, pod.Name, key)
+	encoded, err := p.annotationOf(ctx, node, pod.Name, key)
 	if err != nil || encoded == "" {
 		return Got{NoEffect, "the container does not have the annotation"}, err
 	}

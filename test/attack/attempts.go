@@ -12,6 +12,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 
@@ -71,7 +72,7 @@ type script struct {
 	Prepare []step `json:"prepare"`
 	// Steps are the attempt, made one after the other; see trial.
 	Steps []step `json:"steps"`
-	// Finally are made at the end, whatever came of the steps.
+	// Finally are made at the end, also when a step failed.
 	Finally []step `json:"finally"`
 }
 
@@ -95,11 +96,13 @@ const (
 	withPolicies Setting = "with policies"
 )
 
-// bySetting returns what must come of an attempt in each setting of which something is said.
-func (e expectations) bySetting() (map[Setting]Want, error) {
+// bySetting returns what must come of an attempt in each setting of which something is said. The
+// text may have ${id} for the attempt's ID.
+func (e expectations) bySetting(id string) (map[Setting]Want, error) {
 	bySetting := map[Setting]Want{}
 	for _, key := range []Setting{always, withPolicies, Both, SealsAlone, PoliciesAlone} {
 		want, said := e[key]
+		want.Words = strings.ReplaceAll(want.Words, "${id}", id)
 		if !said {
 			continue
 		}
@@ -195,11 +198,11 @@ func (e entry) attempt() (*Attempt, error) {
 			return nil, err
 		}
 	}
-	want, err := e.Expect.bySetting()
+	want, err := e.Expect.bySetting(e.ID)
 	if err != nil {
 		return nil, err
 	}
-	nri, err := e.ExpectNRI.bySetting()
+	nri, err := e.ExpectNRI.bySetting(e.ID)
 	if err != nil {
 		return nil, err
 	}

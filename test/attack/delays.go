@@ -33,7 +33,7 @@ func requestEach(name string) func(pod *corev1.Pod, number int) {
 // crowdScheduler creates pods for a scheduler of the attempt's own, and then pods of somebody else.
 // The attacker's are hard to place, or each requests another quantity of a resource. It succeeds if
 // the others wait; if not, the scheduler says what is wrong with the attacker's.
-func crowdScheduler(ctx context.Context, s *trial, arguments struct {
+func crowdScheduler(ctx context.Context, p *trial, arguments struct {
 	Request   string   `json:"request"`
 	Arguments []string `json:"arguments"`
 }) (got Got, err error) {
@@ -41,18 +41,18 @@ func crowdScheduler(ctx context.Context, s *trial, arguments struct {
 	if arguments.Request != "" {
 		shape, plugins = requestEach(arguments.Request), hazardous
 	}
-	tenant, err := s.client(ctx)
+	tenant, err := p.client(ctx)
 	if err != nil {
 		return Got{}, err
 	}
-	scheduler, err := s.startScheduler(ctx, plugins, arguments.Arguments...)
+	scheduler, err := p.startScheduler(ctx, plugins, arguments.Arguments...)
 	if err != nil {
 		return Got{}, err
 	}
 	defer func() { err = errors.Join(err, scheduler.Kill9(context.WithoutCancel(ctx))) }()
 	var pods []*corev1.Pod
 	for i := range crowd {
-		pod := s.forOwnScheduler(s.pod(fmt.Sprintf("hard-%d", i), 0))
+		pod := p.forOwnScheduler(p.pod(fmt.Sprintf("hard-%d", i), 0))
 		shape(pod, i)
 		created, err := tenant.CreatePod(ctx, pod)
 		if err != nil {
@@ -60,10 +60,10 @@ func crowdScheduler(ctx context.Context, s *trial, arguments struct {
 		}
 		pods = append(pods, created)
 	}
-	if got, err := s.holdsUp(ctx, scheduler); err != nil || got.Outcome != NoEffect {
+	if got, err := p.holdsUp(ctx, scheduler); err != nil || got.Outcome != NoEffect {
 		return got, err
 	}
-	_, got, err = s.awaitState(ctx, pods[0])
+	_, got, err = p.awaitState(ctx, pods[0])
 	return got, err
 }
 

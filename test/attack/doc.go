@@ -11,7 +11,11 @@
 // as a proxy of the CRI, and as an NRI plugin of the runtime. What a container got is read from the
 // config.json that the OCI runtime got, not from what the pod requested.
 //
-// docs/attacks.md has the table; it is generated from this package.
+// The attempts are in the files of the directory attempts, one for each table of docs/attacks.md,
+// which is generated from them. An attempt has its text, what must come of it by setting, a pod as
+// a manifest, and steps: a step is a verb with its arguments. The types of attempts.go describe the
+// fields, verbs has the verbs, and variables what stands for ${name} in steps and pods. A family is
+// a list of attempts with what they have in common.
 package attack
 
 import (
@@ -120,8 +124,8 @@ type Attempt struct {
 	Alone bool
 	// Sample says that the attempt is in CI's sample.
 	Sample bool
-	// Neighbour says that the attempt was found next to a break: of the same kind, in another place,
-	// and in no report of a break.
+	// Neighbour says that the attempt was found next to a break: of the same kind, in another
+	// place, and in no report of a break.
 	Neighbour bool
 
 	group string

@@ -60,25 +60,26 @@ func (s *Stage) leasesOfAgents(ctx context.Context) (*kube.Client, error) {
 }
 
 // holdEnrolment writes the lease with a node's token, and finds out whether the agent of another
-// node enrols that one: the holder is another node if none is named, and renewed it that long from now. The agent's machine only says so.
-func holdEnrolment(ctx context.Context, s *trial, arguments struct {
+// node enrols that one: the holder is another node if none is named, and renewed it that long from
+// now. The agent's machine only says so.
+func holdEnrolment(ctx context.Context, p *trial, arguments struct {
 	Holder  string          `json:"holder"`
 	Renewed metav1.Duration `json:"renewed"`
 	Seconds int32           `json:"seconds"`
 }) (Got, error) {
-	attacker, err := s.leasesOfAgents(ctx)
+	attacker, err := p.leasesOfAgents(ctx)
 	if err != nil {
 		return Got{}, err
 	}
-	lease, err := attacker.CoordinationV1().Leases(s.namespace).Get(ctx, agent.EnrolmentLease, metav1.GetOptions{})
+	lease, err := attacker.CoordinationV1().Leases(p.namespace).Get(ctx, agent.EnrolmentLease, metav1.GetOptions{})
 	if err != nil {
 		return Got{}, err
 	}
 	lease.Spec = coordinationv1.LeaseSpec{
-		HolderIdentity: ptr.To(cmp.Or(arguments.Holder, s.node(forged).Name)), LeaseDurationSeconds: &arguments.Seconds,
+		HolderIdentity: ptr.To(cmp.Or(arguments.Holder, p.node(forged).Name)), LeaseDurationSeconds: &arguments.Seconds,
 		RenewTime: ptr.To(metav1.NewMicroTime(time.Now().Add(arguments.Renewed.Duration))),
 	}
-	if _, err := attacker.CoordinationV1().Leases(s.namespace).Update(ctx, lease,
+	if _, err := attacker.CoordinationV1().Leases(p.namespace).Update(ctx, lease,
 		metav1.UpdateOptions{}); err != nil {
 		return Got{}, err
 	}
@@ -88,9 +89,9 @@ func holdEnrolment(ctx context.Context, s *trial, arguments struct {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- agent.New(agent.Options{
-			Node: s.node(scheduled).Name, Selector: apilabels.SelectorFromSet(apilabels.Set{
-				corev1.LabelHostname: s.node(scheduled).Name}),
-			Group: "attacked", Namespace: s.namespace, Serial: true, Client: s.admin, Machine: machine,
+			Node: p.node(scheduled).Name, Selector: apilabels.SelectorFromSet(apilabels.Set{
+				corev1.LabelHostname: p.node(scheduled).Name}),
+			Group: "attacked", Namespace: p.namespace, Serial: true, Client: p.admin, Machine: machine,
 		}).Run(ctx)
 	}()
 	got := Got{Succeeds, "no other node was enrolled"}

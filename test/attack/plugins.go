@@ -26,8 +26,8 @@ import (
 // atKubelet is the kubelet's own directory, where device plugins register.
 const atKubelet = "/var/lib/kubelet/device-plugins"
 
-// registerPlugin serves a plugin with devices, and registers it. It succeeds if the node counts them,
-// unless kubecri says with this refusal why it does not.
+// registerPlugin serves a plugin with devices, and registers it. It succeeds if the node counts
+// them, unless kubecri says with this refusal why it does not.
 func registerPlugin(ctx context.Context, p *trial, arguments struct {
 	Directory string  `json:"directory"`
 	Endpoint  string  `json:"endpoint"`
@@ -55,20 +55,20 @@ func registerPlugin(ctx context.Context, p *trial, arguments struct {
 }
 
 // registerManyPlugins registers resources of one plugin until that is refused.
-func registerManyPlugins(ctx context.Context, s *trial, arguments struct {
+func registerManyPlugins(ctx context.Context, p *trial, arguments struct {
 	Directory string `json:"directory"`
 }) (Got, error) {
 	directory := arguments.Directory
-	endpoint := s.resource() + ".sock"
-	stop, err := s.serve(ctx, directory, endpoint, fakeplugin.Device("d"))
+	endpoint := p.resource() + ".sock"
+	stop, err := p.serve(ctx, directory, endpoint, fakeplugin.Device("d"))
 	if err != nil {
 		return Got{}, err
 	}
 	defer stop()
 	const count = 2000
 	for i := range count {
-		resource := fmt.Sprintf("attack.example/%s-%d", s.resource(), i)
-		if got, err := s.registerAs(ctx, forged, directory, endpoint, resource); err != nil || got.Outcome != "" {
+		resource := fmt.Sprintf("attack.example/%s-%d", p.resource(), i)
+		if got, err := p.registerAs(ctx, forged, directory, endpoint, resource); err != nil || got.Outcome != "" {
 			return got, err
 		}
 	}

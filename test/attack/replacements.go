@@ -21,7 +21,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// rewriteAllocation writes an allocation onto a running pod: an older one of its own, or a forged one.
+// rewriteAllocation writes an allocation onto a running pod: an older one of its own, or a forged
+// one.
 func rewriteAllocation(ctx context.Context, p *trial, which string) (Got, error) {
 	return rewriting(func(ctx context.Context, s *Stage, own holder) (*corev1.Pod, map[string]string, error) {
 		if which != "older" || !s.setting.seals() { // without seals nothing is replaced: any other one does

@@ -20,10 +20,15 @@ import (
 	"github.com/kubedevice/kubedevice/test/clustertest"
 )
 
-// encoders return an encoded allocation that the container of an attacker's pod gets in the runtime.
+// encoders return an encoded allocation that the container of an attacker's pod gets in the
+// runtime.
 var encoders = map[string]func(ctx context.Context, s *Stage, pod *corev1.Pod) (string, error){
-	"copy":       func(ctx context.Context, s *Stage, _ *corev1.Pod) (string, error) { return s.encodedOn(ctx, scheduled) },
-	"other node": func(ctx context.Context, s *Stage, _ *corev1.Pod) (string, error) { return s.encodedOn(ctx, forged) },
+	"copy": func(ctx context.Context, s *Stage, _ *corev1.Pod) (string, error) {
+		return s.encodedOn(ctx, scheduled)
+	},
+	"other node": func(ctx context.Context, s *Stage, _ *corev1.Pod) (string, error) {
+		return s.encodedOn(ctx, forged)
+	},
 	"changed": func(ctx context.Context, s *Stage, _ *corev1.Pod) (string, error) {
 		encoded, err := s.encodedOn(ctx, scheduled)
 		return strings.Replace(encoded, "gpu/gpu-", "gpu/gpu-1", 1), err
@@ -34,24 +39,24 @@ var encoders = map[string]func(ctx context.Context, s *Stage, pod *corev1.Pod) (
 	"signed": signed,
 }
 
-// restoreContainer has a container in the attacker's pod that has an annotation of encoders, as if the
-// runtime had restored it, lets the node lose its record, and finds out whether the node takes the
-// pod for one that was granted devices.
-func restoreContainer(ctx context.Context, s *trial, annotation string) (got Got, err error) {
+// restoreContainer has a container in the attacker's pod that has an annotation of encoders, as if
+// the runtime had restored it, lets the node lose its record, and finds out whether the node takes
+// the pod for one that was granted devices.
+func restoreContainer(ctx context.Context, p *trial, annotation string) (got Got, err error) {
 	encode, known := encoders[annotation]
 	if !known {
 		return Got{}, fmt.Errorf("there is no annotation %q", annotation)
 	}
-	tenant, err := s.client(ctx)
+	tenant, err := p.client(ctx)
 	if err != nil {
 		return Got{}, err
 	}
-	node := s.node(scheduled)
-	pod, err := tenant.RunPod(ctx, clustertest.On(node.Name, s.pod("restored", 0)))
+	node := p.node(scheduled)
+	pod, err := tenant.RunPod(ctx, clustertest.On(node.Name, p.pod("restored", 0)))
 	if err != nil {
 		return Got{}, err
 	}
-	encoded, err := encode(ctx, s.Stage, pod)
+	encoded, err := encode(ctx, p.Stage, pod)
 	if err != nil {
 		return Got{}, err
 	}
@@ -70,12 +75,12 @@ func restoreContainer(ctx context.Context, s *trial, annotation string) (got Got
 			return false, err
 		}
 		for line := range strings.Lines(printed) {
-			if columns := strings.Fields(line); columns[0] == s.namespace && columns[1] == pod.Name {
+			if columns := strings.Fields(line); columns[0] == p.namespace && columns[1] == pod.Name {
 				got = Got{Succeeds, "the node says that the pod was granted devices: " + strings.TrimSpace(line)}
 				return true, nil
 			}
 		}
-		events, err := s.admin.PodEvents(ctx, pod)
+		events, err := p.admin.PodEvents(ctx, pod)
 		for _, event := range events {
 			if event.Reason == "GrantIgnored" {
 				got = Got{RefusedByNode, event.Message}

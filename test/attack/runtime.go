@@ -30,23 +30,23 @@ const (
 
 // restorePod runs a pod, and has it restored from a checkpoint by a call in the kubelet's place. It
 // succeeds if the runtime gets the call.
-func restorePod(ctx context.Context, s *trial, arguments struct {
+func restorePod(ctx context.Context, p *trial, arguments struct {
 	GPUs        int64 `json:"gpus"`
 	PastKubecri bool  `json:"past kubecri"`
 }) (Got, error) {
-	socket := s.kubeletSocket()
+	socket := p.kubeletSocket()
 	if arguments.PastKubecri {
 		socket = containerdSocket
 	}
-	tenant, err := s.client(ctx)
+	tenant, err := p.client(ctx)
 	if err != nil {
 		return Got{}, err
 	}
-	pod, err := tenant.RunPod(ctx, tolerant(clustertest.On(s.node(scheduled).Name, s.pod("restored", arguments.GPUs))))
+	pod, err := tenant.RunPod(ctx, tolerant(clustertest.On(p.node(scheduled).Name, p.pod("restored", arguments.GPUs))))
 	if err != nil {
 		return Got{}, err
 	}
-	runtime, end, err := s.runtime(scheduled, socket)
+	runtime, end, err := p.runtime(scheduled, socket)
 	if err != nil {
 		return Got{}, err
 	}
@@ -96,17 +96,18 @@ func (s *Stage) runtime(node int, socket string) (client runtimeapi.RuntimeServi
 // it of as many containers as perPod: gRPC's default for a message.
 const listLimit, podsOnNode, perPod = 4 << 20, 110, 20
 
-// fillListOfContainers runs a pod of perPod containers, each with a share of 8 GPUs, and finds out how long the list would be of a node full of such pods. It
-// succeeds if that is too long. Earlier says that there is a container as of an earlier release.
-func fillListOfContainers(ctx context.Context, s *trial, arguments struct {
+// fillListOfContainers runs a pod of perPod containers, each with a share of 8 GPUs, and finds out
+// how long the list would be of a node full of such pods. It succeeds if that is too long. Earlier
+// says that there is a container as of an earlier release.
+func fillListOfContainers(ctx context.Context, p *trial, arguments struct {
 	Earlier bool `json:"earlier"`
 }) (Got, error) {
-	tenant, err := s.client(ctx)
+	tenant, err := p.client(ctx)
 	if err != nil {
 		return Got{}, err
 	}
-	node := s.node(scheduled)
-	pod := clustertest.On(node.Name, s.pod("large", 0))
+	node := p.node(scheduled)
+	pod := clustertest.On(node.Name, p.pod("large", 0))
 	requestMemory(pod, perPod, 8)
 	for i := range pod.Spec.Containers {
 		pod.Spec.Containers[i].Image, pod.Spec.Containers[i].Command = pod.Spec.Containers[0].Image, clustertest.Idle
@@ -123,7 +124,7 @@ func fillListOfContainers(ctx context.Context, s *trial, arguments struct {
 			return Got{}, err
 		}
 	}
-	runtime, end, err := s.runtime(scheduled, s.kubeletSocket())
+	runtime, end, err := p.runtime(scheduled, p.kubeletSocket())
 	if err != nil {
 		return Got{}, err
 	}
@@ -133,7 +134,7 @@ func fillListOfContainers(ctx context.Context, s *trial, arguments struct {
 		return Got{}, err
 	}
 	longest, count := 0, 0
-	sandbox, err := s.sandboxOf(ctx, runtime, pod)
+	sandbox, err := p.sandboxOf(ctx, runtime, pod)
 	if err != nil {
 		return Got{}, err
 	}

@@ -31,10 +31,10 @@ const (
 
 // placeScheduler creates the pod of a scheduler, which waits for a control plane. One that may run
 // anywhere does on the node scheduled.
-func placeScheduler(ctx context.Context, s *trial, arguments struct {
+func placeScheduler(ctx context.Context, p *trial, arguments struct {
 	Anywhere bool `json:"anywhere"`
 }) (Got, error) {
-	if err := s.makeNamespace(ctx); err != nil {
+	if err := p.makeNamespace(ctx); err != nil {
 		return Got{}, err
 	}
 	root, err := checkout.Root()
@@ -50,22 +50,22 @@ func placeScheduler(ctx context.Context, s *trial, arguments struct {
 	if err := yaml.UnmarshalStrict(first, &deployment); err != nil {
 		return Got{}, err
 	}
-	core := s.admin.CoreV1()
-	if _, err := core.Secrets(s.namespace).Create(ctx, &corev1.Secret{
+	core := p.admin.CoreV1()
+	if _, err := core.Secrets(p.namespace).Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: sealKeySecret}, StringData: map[string]string{"private.pem": "secret"},
 	}, metav1.CreateOptions{}); err != nil {
 		return Got{}, err
 	}
-	if _, err := core.ConfigMaps(s.namespace).Create(ctx, &corev1.ConfigMap{
+	if _, err := core.ConfigMaps(p.namespace).Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: schedulerConfiguration}, Data: map[string]string{"scheduler.yaml": "x"},
 	}, metav1.CreateOptions{}); err != nil {
 		return Got{}, err
 	}
-	if _, err := core.ServiceAccounts(s.namespace).Create(ctx, &corev1.ServiceAccount{
+	if _, err := core.ServiceAccounts(p.namespace).Create(ctx, &corev1.ServiceAccount{
 		ObjectMeta: metav1.ObjectMeta{Name: schedulerAccount}}, metav1.CreateOptions{}); err != nil {
 		return Got{}, err
 	}
-	pod := s.pod("scheduler", 0)
+	pod := p.pod("scheduler", 0)
 	template := deployment.Spec.Template.Spec
 	pod.Spec.NodeSelector, pod.Spec.Tolerations = template.NodeSelector, template.Tolerations
 	pod.Spec.ServiceAccountName = schedulerAccount
@@ -75,14 +75,14 @@ func placeScheduler(ctx context.Context, s *trial, arguments struct {
 			LocalObjectReference: corev1.LocalObjectReference{Name: schedulerConfiguration}}}},
 	}
 	if arguments.Anywhere {
-		s.created, err = s.admin.RunPod(ctx, pod)
+		p.created, err = p.admin.RunPod(ctx, pod)
 		return Got{}, err
 	}
 	pod.Spec.Affinity = template.Affinity
-	if pod, err = s.admin.CreatePod(ctx, pod); err != nil {
+	if pod, err = p.admin.CreatePod(ctx, pod); err != nil {
 		return Got{}, err
 	}
-	s.created, err = s.admin.AwaitPod(ctx, pod, "to be left unscheduled", func(now *corev1.Pod) bool {
+	p.created, err = p.admin.AwaitPod(ctx, pod, "to be left unscheduled", func(now *corev1.Pod) bool {
 		return stateOf(now).Outcome == RefusedByScheduler
 	})
 	return Got{}, err

@@ -22,8 +22,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// tooMuch is what makes messages too long: a list of containers that cannot be sent, or none, and an
-// answer.
+// tooMuch is what makes messages too long: a list of containers that cannot be sent, or none, and
+// an answer.
 type tooMuch struct {
 	List   string `json:"list"`
 	Answer bool   `json:"answer"`
@@ -37,25 +37,25 @@ var lists = map[string]func(s *Stage) []*corev1.Pod{
 
 // sendTooMuch creates the pods, those of the list first. The attempt is refused if the node refuses
 // each of them.
-func sendTooMuch(ctx context.Context, s *trial, messages tooMuch) (got Got, err error) {
+func sendTooMuch(ctx context.Context, p *trial, messages tooMuch) (got Got, err error) {
 	list, known := lists[messages.List]
 	if !known {
 		return Got{}, fmt.Errorf("there is no list of %q", messages.List)
 	}
-	pods := list(s.Stage)
+	pods := list(p.Stage)
 	if messages.Answer {
-		pods = append(pods, s.longVariables())
+		pods = append(pods, p.longVariables())
 	}
-	tenant, err := s.tenantWithLarge(ctx)
+	tenant, err := p.tenantWithLarge(ctx)
 	if err != nil {
 		return Got{}, err
 	}
 	for _, pod := range pods {
-		created, err := tenant.CreatePod(ctx, clustertest.On(s.node(scheduled).Name, pod))
+		created, err := tenant.CreatePod(ctx, clustertest.On(p.node(scheduled).Name, pod))
 		if err != nil {
 			return Got{}, err
 		}
-		if got, err = s.refusedOrRuns(ctx, created); err != nil || got.Outcome != RefusedByNode {
+		if got, err = p.refusedOrRuns(ctx, created); err != nil || got.Outcome != RefusedByNode {
 			return got, err
 		}
 	}
@@ -86,20 +86,20 @@ func (s *Stage) refusedOrRuns(ctx context.Context, pod *corev1.Pod) (got Got, er
 	return got, err
 }
 
-// sendTooMuchWithoutBounds makes the attempt on the node whose kubecri has no bounds: it runs the pods of the
-// list. If there is an answer that is too long, the runtime drops kubecri for it, and otherwise
-// kubecri is restarted, as for an upgrade. The attempt succeeds if another container then gets what
-// it requests of NVIDIA's runtime, or if the runtime panics at kubecri's next registration, as it
-// may. Without a list, kubecri is registered again at once, and it succeeds if the runtime has
-// dropped kubecri.
-func sendTooMuchWithoutBounds(ctx context.Context, s *trial, messages tooMuch) (Got, error) {
-	list, answer := lists[messages.List](s.Stage), messages.Answer
-	node := s.node(unbounded)
-	tenant, err := s.tenantWithLarge(ctx)
+// sendTooMuchWithoutBounds makes the attempt on the node whose kubecri has no bounds: it runs the
+// pods of the list. If there is an answer that is too long, the runtime drops kubecri for it, and
+// otherwise kubecri is restarted, as for an upgrade. The attempt succeeds if another container then
+// gets what it requests of NVIDIA's runtime, or if the runtime panics at kubecri's next
+// registration, as it may. Without a list, kubecri is registered again at once, and it succeeds if
+// the runtime has dropped kubecri.
+func sendTooMuchWithoutBounds(ctx context.Context, p *trial, messages tooMuch) (Got, error) {
+	list, answer := lists[messages.List](p.Stage), messages.Answer
+	node := p.node(unbounded)
+	tenant, err := p.tenantWithLarge(ctx)
 	if err != nil {
 		return Got{}, err
 	}
-	if err := s.awaitEmpty(ctx); err != nil {
+	if err := p.awaitEmpty(ctx); err != nil {
 		return Got{}, err
 	}
 	for _, pod := range list {
@@ -117,7 +117,7 @@ func sendTooMuchWithoutBounds(ctx context.Context, s *trial, messages tooMuch) (
 	}
 	expected := "The container runtime has ended the NRI connection"
 	if answer {
-		_, err = tenant.CreatePod(ctx, tolerant(clustertest.On(node.Name, s.longVariables())))
+		_, err = tenant.CreatePod(ctx, tolerant(clustertest.On(node.Name, p.longVariables())))
 	} else {
 		expected = "Not registered with NRI; will retry"
 		err = node.Kubecri.Restart(ctx)
@@ -141,12 +141,12 @@ func sendTooMuchWithoutBounds(ctx context.Context, s *trial, messages tooMuch) (
 	if log, err := os.ReadFile(node.Containerd.LogPath); err != nil || strings.Contains(string(log), "\npanic: ") {
 		return Got{Succeeds, "the runtime has panicked"}, err
 	}
-	greedy := s.pod("greedy", 0)
+	greedy := p.pod("greedy", 0)
 	env("all")(greedy)
 	if _, err := tenant.RunPod(ctx, tolerant(clustertest.On(node.Name, greedy))); err != nil {
 		return Got{}, err
 	}
-	return s.requests(ctx, greedy.Name, "main")
+	return p.requests(ctx, greedy.Name, "main")
 }
 
 // awaitEmpty removes what the attempt before has left on the node unbounded, and waits until

@@ -51,6 +51,11 @@ type Stage struct {
 // node returns one of the cluster's nodes.
 func (s *Stage) node(index int) *cluster.Node { return s.cluster.Nodes[index] }
 
+// nodeIndex returns which of the cluster's nodes has a name, or -1.
+func (s *Stage) nodeIndex(name string) int {
+	return slices.IndexFunc(s.cluster.Nodes, func(node *cluster.Node) bool { return node.Name == name })
+}
+
 // request is what the allocations of forged pods are for.
 const request types.ResourceName = "resource/group/gpugrp1/A/gpugrp0/B/gpu/0/cards"
 

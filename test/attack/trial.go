@@ -235,7 +235,7 @@ func (p *trial) client(ctx context.Context) (client *kube.Client, err error) {
 	case p.as == string(Labeller):
 		client, err = p.labeller(ctx)
 	default:
-		err = fmt.Errorf("nobody is called %q", p.as)
+		err = fmt.Errorf("there is no identity %q", p.as)
 	}
 	if err == nil {
 		p.clients[p.as] = client

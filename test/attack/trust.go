@@ -4,7 +4,6 @@
 package attack
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,8 +16,9 @@ import (
 	"github.com/kubedevice/kubedevice/test/cluster"
 )
 
-// loadPlugin puts a plugin's file into the directory "plugins" of a directory of the attempt's, leaves
-// a door open there by a shell command, and starts a kubecri that is given the directory by a name.
+// loadPlugin puts a plugin's file into the directory plugins of a directory of the attempt's,
+// leaves a door open there by a shell command, and starts a kubecri that loads the plugins of a
+// directory there. It succeeds if kubecri loads the plugin.
 func loadPlugin(ctx context.Context, p *trial, arguments struct {
 	Leave     string `json:"leave"`
 	Directory string `json:"directory"`
@@ -38,7 +38,7 @@ func loadPlugin(ctx context.Context, p *trial, arguments struct {
 	if said, err := leave.CombinedOutput(); err != nil {
 		return Got{}, fmt.Errorf("%s: %w\n%s", arguments.Leave, err, said)
 	}
-	args := []string{"--cridevices=" + filepath.Join(dir, cmp.Or(arguments.Directory, "plugins"))}
+	args := []string{"--cridevices=" + filepath.Join(dir, arguments.Directory)}
 	if arguments.Argument != "" {
 		args = append(args, arguments.Argument)
 	}

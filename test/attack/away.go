@@ -91,7 +91,8 @@ func (s *Stage) annotateLate(ctx context.Context, tenant *kube.Client, pod *core
 
 // awaitEnd waits for the event that says why kubecri has ended the pod's container.
 func awaitEnd(ctx context.Context, p *trial, _ nothing) (got Got, err error) {
-	err = await.Until(ctx, "kubecri to end the container of pod "+p.created.Name, func(ctx context.Context) (bool, error) {
+	what := "kubecri to end the container of pod " + p.created.Name
+	err = await.Until(ctx, what, func(ctx context.Context) (bool, error) {
 		events, err := p.admin.PodEvents(ctx, p.created)
 		for _, event := range events {
 			if event.Reason == "ContainerEnded" {
@@ -103,19 +104,19 @@ func awaitEnd(ctx context.Context, p *trial, _ nothing) (got Got, err error) {
 	return got, err
 }
 
-// awaitThatContainerStays waits until a container gets a device: before that, kubecri has inspected all that run. The
-// attempt succeeds if the pod's container still runs, with what it requests.
-func awaitThatContainerStays(ctx context.Context, s *trial, _ nothing) (Got, error) {
-	pod := s.created
-	if _, err := s.admin.RunPod(ctx, clustertest.On(s.node(scheduled).Name, s.pod("other", 1))); err != nil {
+// awaitThatContainerStays waits until a container gets a device: before that, kubecri has inspected
+// all that run. The attempt succeeds if the pod's container still runs, with what it requests.
+func awaitThatContainerStays(ctx context.Context, p *trial, _ nothing) (Got, error) {
+	pod := p.created
+	if _, err := p.admin.RunPod(ctx, clustertest.On(p.node(scheduled).Name, p.pod("other", 1))); err != nil {
 		return Got{}, err
 	}
-	now, err := s.admin.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	now, err := p.admin.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 	if err != nil {
 		return Got{}, err
 	}
 	if restarts := now.Status.ContainerStatuses[0].RestartCount; restarts > 0 {
 		return Got{NoEffect, fmt.Sprintf("the container was started again %d times", restarts)}, nil
 	}
-	return s.requests(ctx, pod.Name, "main")
+	return p.requests(ctx, pod.Name, "main")
 }

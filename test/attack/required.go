@@ -33,10 +33,10 @@ func requestsDevices(ctx context.Context, p *trial, container string) (Got, erro
 // requireKubecri kills kubecri on the node forged until the attempt ends. Meanwhile the runtime
 // requires it for all containers but those of pods that have an annotation of a key; an empty key
 // stands for a runtime that does not require it.
-func requireKubecri(ctx context.Context, s *trial, arguments struct {
+func requireKubecri(ctx context.Context, p *trial, arguments struct {
 	Except string `json:"except"`
 }) (Got, error) {
-	key, node := arguments.Except, s.node(forged)
+	key, node := arguments.Except, p.node(forged)
 	file := node.ContainerdConfig()
 	before, err := os.ReadFile(file)
 	if err != nil {
@@ -46,7 +46,7 @@ func requireKubecri(ctx context.Context, s *trial, arguments struct {
 		if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
 			return err
 		}
-		return errors.Join(node.Containerd.Restart(ctx), s.awaitRuntime(ctx))
+		return errors.Join(node.Containerd.Restart(ctx), p.awaitRuntime(ctx))
 	}
 	const validator = "default_validator]\n    enable = true\n"
 	if strings.Count(string(before), validator) != 1 {
@@ -60,7 +60,7 @@ func requireKubecri(ctx context.Context, s *trial, arguments struct {
 	if err := node.Kubecri.Kill9(ctx); err != nil {
 		return Got{}, err
 	}
-	s.undo = append(s.undo, func(ctx context.Context) error {
+	p.undo = append(p.undo, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, attemptLimit)
 		defer cancel()
 		err := errors.Join(configure(ctx, string(before)), node.Kubecri.Start())

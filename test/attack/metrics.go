@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -17,7 +16,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubedevice/kubedevice/test/await"
-	"github.com/kubedevice/kubedevice/test/cluster"
 )
 
 // readPage reads what a program serves, on the control plane or over the network from a node. It
@@ -38,8 +36,8 @@ func readPage(ctx context.Context, p *trial, arguments struct {
 		credentials = client.Config
 	}
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
-		if i := slices.IndexFunc(p.cluster.Nodes, func(n *cluster.Node) bool { return n.Name == arguments.From }); i >= 0 {
-			return p.node(i).Sandbox().Dial(ctx, network, address)
+		if from := p.nodeIndex(arguments.From); from >= 0 {
+			return p.node(from).Sandbox().Dial(ctx, network, address)
 		}
 		return p.cluster.ControlPlane().Dial(ctx, network, address)
 	}
@@ -76,7 +74,8 @@ func bindRole(ctx context.Context, p *trial, arguments struct {
 		subjects = []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "system:node:" + node}}
 	}
 	if arguments.To == string(Anonymous) {
-		subjects = []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "system:unauthenticated"}}
+		const everybody = "system:unauthenticated"
+		subjects = []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: everybody}}
 	}
 	return Got{}, p.bindEverywhere(ctx, arguments.Role, subjects)
 }
