@@ -4,6 +4,8 @@
 package attack
 
 import (
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,5 +71,27 @@ func TestFilesOfAttemptsAreReadStrictly(t *testing.T) {
 				t.Errorf("error %v, want one with %s", err, test.want)
 			}
 		})
+	}
+}
+
+func TestEachFileOfAttemptsIsATable(t *testing.T) {
+	entries, err := groups.ReadDir("attempts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if !slices.Contains(tables, strings.TrimSuffix(entry.Name(), ".yaml")) {
+			t.Errorf("attempts/%s is not one of the tables", entry.Name())
+		}
+	}
+}
+
+func TestEachVerbIsUsed(t *testing.T) {
+	text := attemptFiles(t)
+	for verb := range verbs() {
+		step := regexp.MustCompile(`(?:[-{\[,] ?|  )` + regexp.QuoteMeta(verb) + `[:,\]\n]`)
+		if !step.MatchString(text) {
+			t.Errorf("no attempt has the step %q", verb)
+		}
 	}
 }

@@ -144,9 +144,9 @@ func (a *Attempt) want(mode cluster.Mode, setting Setting) Want {
 
 // tables are the files of attempts, in the order of docs/attacks.md.
 var tables = []string{
-	"forged-allocations", "spellings", "seals", "books", "inventories", "node-reports", "replacements", "quotas",
-	"bounds", "lists-and-events", "message-sizes", "away", "devices-without-allocation", "checkpoints", "exceptions",
-	"secrets-and-leases", "rights", "files", "pages", "device-plugins", "plugin-files",
+	"forged-allocations", "spellings", "seals", "held-devices", "inventories", "node-reports", "replacements", "quotas",
+	"bounds", "lists-and-events", "messages-of-nri", "away", "devices-without-allocation", "checkpoints", "exceptions",
+	"secrets-and-leases", "rights", "files", "api-and-metrics", "device-plugins", "plugin-files",
 }
 
 // Attempts returns the table. An error names the file and the attempt that cannot be read.

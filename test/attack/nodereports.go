@@ -23,9 +23,9 @@ import (
 	"github.com/kubedevice/kubedevice/test/observe"
 )
 
-// lie is what a kubelet says of its own node, which no other component checks: annotations, and
-// counts of resources in the node's status.
-type lie struct {
+// nodeReport is what a kubelet says of its own node, which no other component checks: annotations,
+// and counts of resources in the node's status.
+type nodeReport struct {
 	annotations map[string]string
 	counts      map[corev1.ResourceName]string
 }
@@ -37,11 +37,12 @@ const foreign = "attack.example/hca"
 // and without the defence sends a pod that requests it to the ghost.
 func reportOthersResources(ctx context.Context, p *trial, arguments toGhost) (Got, error) {
 	if arguments.ToGhost {
-		return lying(lie{annotations: inventoryOf(foreign)}, func(ctx context.Context, s *Stage) (Got, error) {
+		listing := nodeReport{annotations: inventoryOf(foreign)}
+		return reporting(listing, func(ctx context.Context, s *Stage) (Got, error) {
 			return unserved(s.bound(ctx, onGhost(s.requesting(foreign))))
 		})(ctx, p.Stage)
 	}
-	return lying(lie{annotations: inventoryOf(foreign, "cpu", "memory", "ephemeral-storage")},
+	return reporting(nodeReport{annotations: inventoryOf(foreign, "cpu", "memory", "ephemeral-storage")},
 		func(ctx context.Context, s *Stage) (Got, error) {
 			restore, err := s.count(ctx, s.node(scheduled).Name, foreign, 2)
 			if err != nil {
@@ -118,7 +119,8 @@ func waitingForTheBest(args ...string) Try {
 	for i := range many {
 		many[i] = fmt.Sprintf("resource/group/gpugrp1/0/gpugrp0/0/gpu/g%d/cards", i)
 	}
-	return lying(lie{annotations: inventoryOf(many...)}, func(ctx context.Context, s *Stage) (got Got, err error) {
+	listing := nodeReport{annotations: inventoryOf(many...)}
+	return reporting(listing, func(ctx context.Context, s *Stage) (got Got, err error) {
 		scheduler, err := s.startScheduler(ctx, nil, args...)
 		if err != nil {
 			return Got{}, err
@@ -175,7 +177,7 @@ func copying(then Try) Try {
 		if err != nil {
 			return Got{}, err
 		}
-		return lying(lie{
+		return reporting(nodeReport{
 			annotations: map[string]string{
 				deviceinfo.Annotation:        node.Annotations[deviceinfo.Annotation],
 				deviceinfo.HoldersAnnotation: holders,
@@ -187,7 +189,7 @@ func copying(then Try) Try {
 
 // counting makes the ghost's kubelet count GPUs, and has a pod scheduled that may go there.
 func counting(exact bool) Try {
-	return lying(lie{counts: map[corev1.ResourceName]string{observe.Resource: "1000"}},
+	return reporting(nodeReport{counts: map[corev1.ResourceName]string{observe.Resource: "1000"}},
 		func(ctx context.Context, s *Stage) (Got, error) {
 			pod := tolerant(s.pod("other", 1))
 			if exact {
@@ -214,8 +216,8 @@ func among(nodes ...string) *corev1.Affinity {
 		}}}
 }
 
-// lying makes the ghost's kubelet say something of its node, and then does what others do.
-func lying(of lie, then Try) Try {
+// reporting makes the ghost's kubelet say something of its node, and then does what others do.
+func reporting(report nodeReport, then Try) Try {
 	return func(ctx context.Context, s *Stage) (got Got, err error) {
 		if err := s.makeNamespace(ctx); err != nil {
 			return Got{}, err
@@ -226,11 +228,11 @@ func lying(of lie, then Try) Try {
 		defer func() { err = errors.Join(err, s.removeGhost(context.WithoutCancel(ctx))) }()
 		counts := map[corev1.ResourceName]string{corev1.ResourcePods: "110", corev1.ResourceCPU: "8",
 			corev1.ResourceMemory: "8Gi"}
-		for name, count := range of.counts {
+		for name, count := range report.counts {
 			counts[name] = count
 		}
 		patch, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{"annotations": of.annotations},
+			"metadata": map[string]any{"annotations": report.annotations},
 			"status":   map[string]any{"capacity": counts, "allocatable": counts},
 		})
 		if err != nil {
