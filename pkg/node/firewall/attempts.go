@@ -38,7 +38,7 @@ func (a *attempts) add(v *vendor, t taken) {
 
 func textOf(t taken) string {
 	if t.missing {
-		return fmt.Sprintf("an environment without %s, which stands for all devices,", t.name)
+		return fmt.Sprintf("the missing environment variable %s", t.name)
 	}
 	return fmt.Sprintf("the environment variable %s=%.64s", t.name, t.value)
 }

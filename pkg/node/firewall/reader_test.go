@@ -286,7 +286,7 @@ func TestNoEnvironmentThatWasLeftAsItIsAddsADeviceUnnoticed(t *testing.T) {
 
 // What stays as it is must not be ended.
 func TestAContainerWithoutItsVendorsVariablesIsEndedOnlyWhereThatStandsForAllDevices(t *testing.T) {
-	const missing = "an environment without %s, which stands for all devices,"
+	const missing = "the missing environment variable %s"
 	for resource, test := range map[types.ResourceName]struct {
 		env  []string
 		want string
