@@ -89,6 +89,9 @@ func (c *checker) checkRequest(request types.ResourceName, info types.ContainerI
 			return fmt.Errorf("the pod requests and excludes the device %s of %s: remove this or %s", selected.ID,
 				selected.Resource, by)
 		}
+	case isMillionths(request) && quantity > millionths:
+		return fmt.Errorf("%s is %d: a GPU's memory has %d millionths, request as many at most", request, quantity,
+			millionths)
 	case isTopology(request) && quantity > 1:
 		return fmt.Errorf("%s is %d: use 1 to require the best topology, 0 for GPUs anywhere, or leave it out", request,
 			quantity)
@@ -102,6 +105,15 @@ func (c *checker) checkRequest(request types.ResourceName, info types.ContainerI
 func isTopology(request types.ResourceName) bool {
 	short := strings.TrimPrefix(string(request), types.DeviceGroupPrefix+"/")
 	return slices.Contains(Options(), types.ResourceName(short))
+}
+
+// millionths are those of the memory of a device.
+const millionths = 1_000_000
+
+// isMillionths reports whether a request is for millionths of a device's memory.
+func isMillionths(request types.ResourceName) bool {
+	path, err := resource.ParseRequest(request)
+	return err == nil && path.Depth() > 0 && path.Resource() == memoryMillionths
 }
 
 // checkScorer returns an error for an unknown scorer of a request.

@@ -51,6 +51,10 @@ const wholeDevice = "cards"
 // memory is the resource that is the memory of a device in bytes, as docs/plugins.md has it.
 const memory = "memory"
 
+// memoryMillionths is the resource that is a part of the memory of a device, as
+// docs/hami-and-kai.md has it. No device has it: plugins make bytes of it.
+const memoryMillionths = "memory-millionths"
+
 // Options returns the published names of requests that say how devices are chosen. Device
 // schedulers may have others.
 func Options() []types.ResourceName { return []types.ResourceName{"gpu/gpu-generate-topology"} }

@@ -40,6 +40,9 @@ const (
 const (
 	Cards  = "cards"
 	Memory = "memory"
+	// MemoryMillionths is a resource that containers request and that no GPU has: millionths of its
+	// memory.
+	MemoryMillionths = "memory-millionths"
 )
 
 // GPU is one GPU of a node.

@@ -43,6 +43,7 @@ func schedulerChecks() []check[*schedulerPlugin] {
 					reflect.TypeFor[devicescheduler.Patient](), reflect.TypeFor[devicescheduler.Preferring](),
 					reflect.TypeFor[devicescheduler.ResourceClaimer](),
 					reflect.TypeFor[devicescheduler.DeviceCounter](), reflect.TypeFor[devicescheduler.PodObserver](),
+					reflect.TypeFor[devicescheduler.Translating](),
 					reflect.TypeFor[devicescheduler.Specialist](), reflect.TypeFor[devicescheduler.Describer]())
 			},
 		},

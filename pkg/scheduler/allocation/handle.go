@@ -23,12 +23,13 @@ type handle struct {
 	devicescheduler.DeviceScheduler
 	*pluginhost.Plugin
 
-	groups    bool // leaves placement to the group scheduler
-	claimed   []types.ResourceName
-	counted   []devicescheduler.CountedDevice
-	kinds     *kinds                          // nil for a plugin that may have to do with everything
-	allocator Allocator                       // nil for a plugin that is none
-	afterWait devicescheduler.DeviceScheduler // nil for a plugin that has no pod wait
+	groups     bool // leaves placement to the group scheduler
+	claimed    []types.ResourceName
+	counted    []devicescheduler.CountedDevice
+	translated []devicescheduler.TranslatedResource
+	kinds      *kinds                          // nil for a plugin that may have to do with everything
+	allocator  Allocator                       // nil for a plugin that is none
+	afterWait  devicescheduler.DeviceScheduler // nil for a plugin that has no pod wait
 	// preferring serves pods that do not say whether they wait. It is nil for a plugin that cannot,
 	// and in a cluster that requires topology.
 	preferring devicescheduler.DeviceScheduler
@@ -54,6 +55,9 @@ func newHandle(named Named, clk clock.WithTicker, recorder Recorder, sizes sizes
 	}
 	if counter, ok := plugin.(devicescheduler.DeviceCounter); ok {
 		h.counted = slices.Clone(counter.CountedDevices())
+	}
+	if translating, ok := plugin.(devicescheduler.Translating); ok {
+		h.translated = slices.Clone(translating.TranslatedResources())
 	}
 	if specialist, ok := plugin.(devicescheduler.Specialist); ok {
 		h.kinds = newKinds(specialist.Kinds())

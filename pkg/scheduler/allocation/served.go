@@ -18,7 +18,8 @@ import (
 //
 //   - a path as device requests of the same kind, a resource of devices of one level, in the same
 //     quantity or more: plugins add levels, change placeholders, and add devices that are counted.
-//     Only a plugin that places its devices by itself may give them other names,
+//     Only a plugin that places its devices by itself may give them other names. What a plugin
+//     translates (devicescheduler.Translating) comes back as the other resource, in its unit,
 //   - a count by any device request of a plugin that serves the name. How many it is, the plugin
 //     knows: gpu/a/cards is one of the GPUs that nvidia.com/gpu counts.
 //
@@ -96,6 +97,9 @@ func (s *Set) unservedIn(info types.ContainerInfo, counted []types.ResourceName)
 		quantity := info.Requests[name]
 		if request.IsPath(name) {
 			kind, ok := s.kindOf(resource.WithPrefix(name))
+			if to, translated := s.translated[kind]; translated && made[to] > 0 {
+				continue
+			}
 			if forPaths[kind] -= quantity; (!ok || forPaths[kind] < 0) && !s.placedByItself(name, info) {
 				left = append(left, name)
 			}

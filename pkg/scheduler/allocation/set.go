@@ -34,7 +34,9 @@ type Set struct {
 
 	claimed map[types.ResourceName]bool
 	counted map[device]types.ResourceName // the plain resource that counts whole devices
-	words   devicescheduler.Words
+	// translated are the resources that plugins make of others, which no device has.
+	translated map[device]device
+	words      devicescheduler.Words
 
 	remainders     *cache.Cache[request.Key, *remainder] // by the key of the translation
 	groupScheduler groupScheduler
@@ -63,7 +65,7 @@ func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, sizes s
 		specialists: true,
 
 		claimed: map[types.ResourceName]bool{},
-		counted: map[device]types.ResourceName{},
+		counted: map[device]types.ResourceName{}, translated: map[device]device{},
 		words: devicescheduler.Words{
 			Levels: map[string]devicescheduler.Noun{}, Units: map[string]devicescheduler.Unit{},
 		},
@@ -89,6 +91,12 @@ func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, sizes s
 			counts := device{counted.Level, counted.Resource}
 			if _, known := s.counted[counts]; !known {
 				s.counted[counts] = counted.Plain
+			}
+		}
+		for _, translated := range plugin.translated {
+			from := device{translated.Level, translated.Resource}
+			if _, known := s.translated[from]; !known {
+				s.translated[from] = device{translated.Level, translated.To}
 			}
 		}
 		addWords(&s.words, plugin.words)

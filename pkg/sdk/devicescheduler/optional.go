@@ -111,6 +111,26 @@ type CountedDevice struct {
 	Resource string
 }
 
+// Translating is implemented by a plugin that serves requests for resources that no device has, and
+// makes requests for another resource of the same devices of them: millionths of a GPU's memory
+// become bytes. Without it, such a request counts as one that no plugin serves.
+type Translating interface {
+	// TranslatedResources returns these resources. The host calls it once, when it loads the
+	// plugin. Of two plugins that translate the same resource, the first one's is used.
+	TranslatedResources() []TranslatedResource
+}
+
+// TranslatedResource says that a plugin makes requests for …/<level>/<instance>/<to> of requests
+// for …/<level>/<instance>/<resource>.
+type TranslatedResource struct {
+	// Level is the level of the devices, such as gpu.
+	Level string
+	// Resource is what is requested, such as memory-millionths.
+	Resource string
+	// To is what devices have, such as memory.
+	To string
+}
+
 // PodObserver is implemented by a plugin that keeps counters of its own. The host reports each pod
 // once, by UID, and never in a simulation.
 type PodObserver interface {

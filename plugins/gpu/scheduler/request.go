@@ -38,7 +38,8 @@ func (s *Scheduler) translate(node *types.NodeInfo, pod *types.PodInfo, mode mod
 		return err
 	}
 	has := devices{
-		gpus: countGPUs(node.Allocatable), all: countGPUs(node.Capacity), instances: countInstances(node),
+		gpus: countGPUs(node.Allocatable), all: countGPUs(node.Capacity), memory: memoryOf(node),
+		instances: countInstances(node),
 	}
 	for _, containers := range []map[string]types.ContainerInfo{pod.InitContainers, pod.RunningContainers} {
 		for _, name := range slices.Sorted(maps.Keys(containers)) {
@@ -53,9 +54,10 @@ func (s *Scheduler) translate(node *types.NodeInfo, pod *types.PodInfo, mode mod
 }
 
 // devices are how many GPUs a node has for pods, how many it has with those that are unhealthy or
-// tainted, and how many instances with each resource.
+// tainted, the memory of each (see memoryOf), and how many instances with each resource.
 type devices struct {
 	gpus, all int64
+	memory    int64
 	instances map[string]int64
 }
 
@@ -96,6 +98,9 @@ func (s *Scheduler) translateContainer(
 		if full, ok := devicePath(name); ok {
 			requests[full] = container.Requests[name]
 		}
+	}
+	if err := translateMillionths(requests, has.memory); err != nil {
+		return err
 	}
 	if err := checkHeld(requests); err != nil {
 		return err

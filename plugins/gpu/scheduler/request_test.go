@@ -4,6 +4,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -154,6 +155,53 @@ func TestScorersFollowTheirRequests(t *testing.T) {
 	b, okB := scorer["resource/group/gpugrp1/1/gpugrp0/1/gpu/b/memory"]
 	if !okA || a != 1 || !okB || b != 0 {
 		t.Errorf("scorer = %v", scorer)
+	}
+}
+
+// withMemory adds a node with GPUs of so many bytes each.
+func (c *cluster) withMemory(name string, memory ...int64) {
+	node := types.NewNodeInfoWithName(name)
+	var gpus []gpu.GPU
+	for i, bytes := range memory {
+		gpus = append(gpus, gpu.GPU{ID: fmt.Sprint("GPU-", i), Memory: bytes, Groups: []int{0, 0}})
+	}
+	gpu.Publish(node, gpu.Resource, gpus)
+	c.plugin.AddNode(name, node)
+	c.nodes[name] = node
+}
+
+func TestMillionthsOfAGPUsMemoryBecomeBytesOfTheNodesGPUs(t *testing.T) {
+	const path = "gpugrp1/0/gpugrp0/0/gpu/a/memory="
+	for name, test := range map[string]struct {
+		memory     []int64
+		millionths int64
+		bytes      int64 // that are requested, too
+		want       string
+		err        string
+	}{
+		"a quarter":             {memory: []int64{1000, 1000}, millionths: 250_000, want: path + "250"},
+		"all":                   {memory: []int64{1000}, millionths: 1_000_000, want: path + "1000"},
+		"it is rounded down":    {memory: []int64{100}, millionths: 333_333, want: path + "33"},
+		"of a very large GPU":   {memory: []int64{1 << 62}, millionths: 500_000, want: path + fmt.Sprint(1<<61)},
+		"a very small part":     {memory: []int64{100}, millionths: 1, err: "ask for at least 1"},
+		"more than all":         {memory: []int64{1000}, millionths: 1_000_001, err: "request 1 to 1000000"},
+		"bytes, too":            {memory: []int64{1000}, millionths: 5, bytes: 5, err: "remove one"},
+		"GPUs that differ":      {memory: []int64{1, 2}, millionths: 5, err: "have different memory: request bytes"},
+		"GPUs of unknown sizes": {memory: []int64{0}, millionths: 5, err: "a healthy GPU whose memory is known"},
+	} {
+		requests := types.ResourceList{"gpu/a/memory-millionths": test.millionths}
+		if test.bytes > 0 {
+			requests["gpu/a/memory"] = test.bytes
+		}
+		c, pod := newCluster(t), asking(0, requests)
+		c.withMemory("n", test.memory...)
+		err := c.plugin.PodAllocate(c.nodes["n"], pod)
+		if (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
+			t.Errorf("%s: error %v, want %q", name, err, test.err)
+		}
+		if got := strings.Join(requested(pod), " "); err == nil && got != test.want {
+			t.Errorf("%s: it requests %q, want %q", name, got, test.want)
+		}
 	}
 }
 

@@ -27,6 +27,7 @@ var (
 	_ devicescheduler.Specialist      = (*Scheduler)(nil)
 	_ devicescheduler.Patient         = (*Scheduler)(nil)
 	_ devicescheduler.Preferring      = (*Scheduler)(nil)
+	_ devicescheduler.Translating     = (*Scheduler)(nil)
 )
 
 // New returns the scheduler for GPUs that are counted as that resource.
