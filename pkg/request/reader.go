@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/cache"
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/request/names"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -68,17 +69,18 @@ func (r *Reader) Copy(devices Devices) *Reader {
 }
 
 // Read returns what the pod requests, or nil when it requests no device on any node. A device pod
-// is one that has requests in its annotation, or one that counts an extended resource which is a
-// device on some node; on which nodes it is one, each node decides. A pod that comes with an
-// allocation and requests nothing has an empty request: it is to be bound without that allocation.
-// The error says why the annotation cannot be read, or which key is misspelled. A pod with a
+// is one that has requests in its annotation or by the names of HAMi and KAI, or one that counts an
+// extended resource which is a device on some node; on which nodes it is one, each node decides. A
+// pod that comes with an allocation and requests nothing has an empty request: it is to be bound
+// without that allocation. The error says why the annotation cannot be read, which name cannot be
+// served (see [WithNames]), or which key is misspelled. A pod with a
 // misspelled [deviceinfo.Annotation] gets that error too if it requests nothing else.
 //
 // It is read once for each version of a pod, since queueing hints need it for each pod that waits
 // and each event. No node changes what is read.
 func (r *Reader) Read(pod *corev1.Pod) (*Request, error) {
 	counts, annotation := r.CountsDevices(pod), pod.Annotations[deviceinfo.Annotation]
-	if !counts && annotation == "" {
+	if !counts && annotation == "" && !requestsByName(pod) {
 		return nil, checkAnnotations(pod.Annotations, false)
 	}
 	version, known := podVersion{pod.UID, pod.ResourceVersion, r.hasWaited(pod)}, r.requests.For(len(annotation))
@@ -111,13 +113,13 @@ func (r *Reader) ReadQuickly(pod *corev1.Pod) (request *Request, known bool, err
 
 // MayRequest reports whether Read returns anything for the pod, on any nodes. It errs toward true.
 func MayRequest(pod *corev1.Pod) bool {
-	return pod.Annotations[deviceinfo.Annotation] != "" || CountsExtended(pod) ||
+	return pod.Annotations[deviceinfo.Annotation] != "" || CountsExtended(pod) || requestsByName(pod) ||
 		checkAnnotations(pod.Annotations, false) != nil
 }
 
 // MayHold reports whether the pod may hold devices, or be about to. It errs toward true.
 func (r *Reader) MayHold(pod *corev1.Pod) bool {
-	return pod.Annotations[deviceinfo.Annotation] != "" || r.CountsDevices(pod)
+	return pod.Annotations[deviceinfo.Annotation] != "" || r.CountsDevices(pod) || requestsByName(pod)
 }
 
 // CountsDevices reports whether the pod counts an extended resource that is a device on some node.
@@ -178,6 +180,8 @@ func (r *Reader) read(pod *corev1.Pod, annotation string, waited bool) read {
 	check, bound := CheckRequests, pod.Spec.NodeName != ""
 	if bound { // a pod that runs is not refused
 		check = CheckCounts
+	} else if written, err = WithNames(pod, written); err != nil {
+		return read{err: err}
 	}
 	if err := check(written); err != nil {
 		return read{err: err}
@@ -186,7 +190,9 @@ func (r *Reader) read(pod *corev1.Pod, annotation string, waited bool) read {
 	if err != nil {
 		return read{err: err}
 	}
-	request := &Request{Pod: info, Containers: Containers(pod), Forged: Allocates(written), Waited: waited}
+	request := &Request{
+		Pod: info, Containers: Containers(pod), Forged: Allocates(written), Choice: names.ChoiceOf(pod), Waited: waited,
+	}
 	if !bound {
 		err = checkAnnotations(pod.Annotations, true)
 	}

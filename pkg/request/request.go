@@ -4,9 +4,11 @@
 package request
 
 import (
+	"crypto/sha256"
 	"sync/atomic"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/request/names"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -20,6 +22,8 @@ type Request struct {
 	// Forged says that the pod came with an allocation, which only the scheduler may write. It is
 	// not in Pod.
 	Forged bool
+	// Choice says which GPUs the pod may get.
+	Choice names.Choice
 	// Waited says that the pod has waited for the best devices of all nodes for long enough.
 	Waited bool
 
@@ -37,8 +41,15 @@ func (r *Request) Content() *Content {
 	return r.content.Load()
 }
 
-// Key returns the request's key. It is computed on the first call.
-func (r *Request) Key() Key { return r.Content().Key() }
+// Key returns the request's key: that of its content, and of its choice of GPUs. That of a request
+// for any GPUs is computed on the first call.
+func (r *Request) Key() Key {
+	key := r.Content().Key()
+	if r.Choice.Any() {
+		return key
+	}
+	return sha256.Sum256(append(key[:], r.Choice.Text()...))
+}
 
 // Empty reports whether the pod requests no device on any node.
 func (r *Request) Empty() bool { return r.Content().Empty() }
@@ -57,7 +68,9 @@ func (r *Request) AfterWait() *Request {
 	if after := r.afterWait.Load(); after != nil {
 		return after
 	}
-	r.afterWait.CompareAndSwap(nil, &Request{Pod: r.Pod, Containers: r.Containers, Forged: r.Forged, Waited: true})
+	r.afterWait.CompareAndSwap(nil, &Request{
+		Pod: r.Pod, Containers: r.Containers, Forged: r.Forged, Choice: r.Choice, Waited: true,
+	})
 	return r.afterWait.Load()
 }
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/utils/ptr"
 
+	requestnames "github.com/kubedevice/kubedevice/pkg/request/names"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/config"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/whatif"
@@ -24,7 +25,8 @@ import (
 // enableByDefault enables the plugin in every profile of every scheduler configuration that this
 // process reads, the built-in one included, also where a profile disables all plugins with '*'. A
 // profile that disables it by name stays without it. It then adds the profile of
-// frameworkplugin.SchedulerName, and completes the plugin's arguments in all profiles.
+// frameworkplugin.SchedulerName, and completes the plugin's arguments in all profiles. In these,
+// NodeResourcesFit leaves the resources of [requestnames.Resources] to our plugin.
 //
 // It changes the process-wide schemes of scheduler configurations, the only place through which a
 // configuration passes in all cases: no --config, --config, and --write-config-to.
@@ -36,6 +38,7 @@ func enableByDefault(flags *config.Flags) {
 		upstream.SetObjectDefaults_KubeSchedulerConfiguration(read)
 		for i := range read.Profiles {
 			enableInProfile(read.Profiles[i].Plugins)
+			leaveParts(&read.Profiles[i])
 		}
 		read.Profiles = withOwnName(read.Profiles)
 		overridden := completeArgs(read.Profiles, flags)
@@ -80,6 +83,24 @@ func enableInProfile(plugins *configv1.Plugins) {
 		enable(&plugins.Bind, 0)
 		// First: preemption reads what PostFilter adds.
 		enable(&plugins.PostFilter, 0)
+	}
+}
+
+// leaveParts has NodeResourcesFit leave to our plugin the extended resources that it compiles to
+// requests for devices: no node lists them, so no node would fit a pod with them. It changes
+// nothing the second time, nor a profile without our plugin.
+func leaveParts(profile *configv1.KubeSchedulerProfile) {
+	if disabledByName(profile.Plugins.MultiPoint) {
+		return
+	}
+	for i := range profile.PluginConfig {
+		if args, ok := profile.PluginConfig[i].Args.Object.(*configv1.NodeResourcesFitArgs); ok {
+			for _, name := range requestnames.Resources() {
+				if !slices.Contains(args.IgnoredResources, name) {
+					args.IgnoredResources = append(args.IgnoredResources, name)
+				}
+			}
+		}
 	}
 }
 

@@ -46,3 +46,41 @@ profiles:
 		}
 	}
 }
+
+// Upstream's plugin that counts leaves what is compiled to requests for devices to ours, in
+// addition to what a profile says, and in no profile without our plugin.
+func TestNodeResourcesFitLeavesPartsOfGPUsToThePlugin(t *testing.T) {
+	enableByDefault(&kubedeviceconfig.Flags{})
+	object, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(`
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+  pluginConfig:
+  - {name: NodeResourcesFit, args: {ignoredResources: [vendor.example/x]}}
+- schedulerName: kai-scheduler
+- schedulerName: without
+  plugins: {multiPoint: {disabled: [{name: KubeDevice}]}}
+`), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][]string{}
+	for _, profile := range object.(*config.KubeSchedulerConfiguration).Profiles {
+		for _, plugin := range profile.PluginConfig {
+			if args, ok := plugin.Args.(*config.NodeResourcesFitArgs); ok {
+				got[profile.SchedulerName] = args.IgnoredResources
+			}
+		}
+	}
+	parts := []string{
+		"nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores", "nvidia.com/priority",
+	}
+	own := append([]string{"vendor.example/x"}, parts...)
+	want := map[string][]string{
+		"default-scheduler": own, "kubedevice-scheduler": own, "kai-scheduler": parts, "without": nil,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("resources that are left out (-want +got):\n%s", diff)
+	}
+}
