@@ -19,7 +19,7 @@ import (
 
 // AttributesAnnotation is the key of the annotation in which a node publishes the attributes of
 // devices of its inventory. A node without attributes has no such annotation. They are for people
-// and tools: the scheduler does not read them when it places pods.
+// and tools. Of them, the scheduler reads productName for pods that choose GPUs by their models.
 //
 // The value is a JSON object of the devices' paths as in [UnhealthyDevice], each with an object of
 // its attributes, as [device.Attribute] writes them:

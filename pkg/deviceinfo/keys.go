@@ -64,7 +64,7 @@ var keys = []Key{
 	},
 	{
 		Name: AttributesAnnotation, Objects: []string{"nodes"},
-		Weakens: "that people and tools see a device's true model, driver and place; the scheduler does not read it",
+		Weakens: "that people, tools, and pods that choose GPUs by their models see a device's true model",
 		Policy:  "kubedevice-node-inventories", Attacks: []string{"attributes-forged"},
 	},
 	{
@@ -168,6 +168,16 @@ var keys = []Key{
 	{
 		Name: "kubedevice.io/unreadable-taints", Objects: []string{"nodes"}, Harmless: "the same",
 	},
+	{
+		Name: "nvidia.com/", Objects: []string{"pods"},
+		Harmless: "HAMi's and KAI's annotations request devices for the pod itself, as " + Annotation + " does",
+	},
+	{Name: "hami.io/", Objects: []string{"pods"}, Harmless: "the same"},
+	{Name: "kai.scheduler/", Objects: []string{"pods"}, Harmless: "the same"},
+	{Name: "gpu-fraction", Objects: []string{"pods"}, Harmless: "the same, as do all keys that begin with it"},
+	{Name: "gpu-memory", Objects: []string{"pods"}, Harmless: "the same, as do all keys that begin with it"},
+	{Name: "gpu-sm-percentage", Objects: []string{"pods"}, Harmless: "a pod that has it waits"},
+	{Name: "gpu-sm-cores", Objects: []string{"pods"}, Harmless: "the same"},
 	{
 		Name: "app.kubernetes.io/managed-by", Label: true, Objects: []string{"pods"},
 		Harmless: "kubecri enrol warns of NVIDIA's operator by it, and decides nothing",

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kubedevice/kubedevice/pkg/request"
+	"github.com/kubedevice/kubedevice/pkg/request/names"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -55,6 +56,19 @@ func (s *Set) choicesOf(content *request.Content) []choice {
 			}
 			for _, name := range s.excludedFrom(content, plain) {
 				found = append(found, choice{name, listed.Name, plain, true})
+			}
+		}
+	}
+	return found
+}
+
+// choicesByName returns the choices that a pod makes by HAMi's annotations, for the GPUs that its
+// containers count.
+func choicesByName(r *request.Request) (found []choice) {
+	for _, key := range r.Choice.Keys() {
+		for _, listed := range r.Containers {
+			if slices.Contains(r.Content().Counted[listed.Name], names.GPUs) {
+				found = append(found, choice{types.ResourceName(key), listed.Name, names.GPUs, false})
 			}
 		}
 	}

@@ -43,7 +43,7 @@ func (s *Set) partsOf(request *request.Request, inventory *Inventory) *parts {
 
 func (s *Set) newParts(request *request.Request) any {
 	content := request.Content()
-	return &parts{all: newTranslation(content), choices: s.choicesOf(content)}
+	return &parts{all: newTranslation(content), choices: append(s.choicesOf(content), choicesByName(request)...)}
 }
 
 // on returns the part for the nodes on which these are devices.

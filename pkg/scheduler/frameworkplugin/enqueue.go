@@ -14,11 +14,12 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/request/names"
 )
 
 // EventsToRegister lists the events that may make a pod schedulable that this plugin rejected: a
 // node with a new or changed inventory, or with other taints of its devices, a deleted pod with
-// devices, and a change of the pod's own annotation or tolerations. When in doubt the pod is
+// devices, and a change of the pod's own annotations or tolerations. When in doubt the pod is
 // queued. The requeuer covers what no such event reports.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	event := func(resource fwk.EventResource, action fwk.ActionType, hint fwk.QueueingHintFn) fwk.ClusterEventWithHint {
@@ -41,6 +42,7 @@ func (p *Plugin) afterNodeChange(_ klog.Logger, pod *v1.Pod, oldObj, newObj any)
 	if before != nil && !rewritten(before, after, deviceinfo.Annotation) &&
 		!rewritten(before, after, deviceinfo.HoldersAnnotation) &&
 		!rewritten(before, after, deviceinfo.DeviceTaintsAnnotation) &&
+		!rewritten(before, after, deviceinfo.AttributesAnnotation) &&
 		apiequality.Semantic.DeepEqual(before.Status.Allocatable, after.Status.Allocatable) {
 		return fwk.QueueSkip, nil
 	}
@@ -75,7 +77,7 @@ func (p *Plugin) afterOwnChange(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (f
 	if err != nil {
 		return fwk.Queue, err
 	}
-	if !rewritten(before, after, deviceinfo.Annotation) &&
+	if !rewritten(before, after, deviceinfo.Annotation) && names.SameAnnotations(before, after) &&
 		apiequality.Semantic.DeepEqual(before.Spec.Tolerations, after.Spec.Tolerations) {
 		return fwk.QueueSkip, nil
 	}

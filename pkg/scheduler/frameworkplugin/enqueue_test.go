@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 )
 
 func TestPendingPodsWakeForWhatMayHelpThem(t *testing.T) {
@@ -19,6 +21,10 @@ func TestPendingPodsWakeForWhatMayHelpThem(t *testing.T) {
 	labelled.Labels = map[string]string{"a": "b"}
 	labelled.Annotations["theirs"] = "x"
 	grown.Status.Allocatable = v1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
+	described := newNode("n", "A")
+	described.Annotations[deviceinfo.AttributesAnnotation] = `{"gpu/A":{"productName":"x"}}`
+	fraction := newPod("p", 1)
+	fraction.Annotations = map[string]string{"gpu-fraction": "0.5"}
 	device, plain, limits := annotated(assumed(newPod("device", 1), "n"), gave("device", "n", "A")), newPod("plain", 0),
 		newPod("limits", 1)
 	other := annotated(newPod("p", 1), `{}`)
@@ -33,6 +39,8 @@ func TestPendingPodsWakeForWhatMayHelpThem(t *testing.T) {
 		"a new node":                   {addNode, nil, node, fwk.Queue},
 		"a new inventory":              {updateNode, node, more, fwk.Queue},
 		"new extended resources":       {updateNode, node, grown, fwk.Queue},
+		"new models of devices":        {updateNode, node, described, fwk.Queue},
+		"another name of KAI":          {updatePod, newPod("p", 1), fraction, fwk.Queue},
 		"other labels and annotations": {updateNode, node, labelled, fwk.QueueSkip},
 		"a device pod goes":            {deletePod, device, nil, fwk.Queue},
 		"a device pod goes, and its event missed": {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -53,6 +54,9 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 	}
 	if text := p.untolerated(ctx, c, pod, nodeInfo); text != "" {
 		status.AppendReason(text)
+	}
+	if keys := c.request.Choice.Keys(); len(keys) > 0 {
+		status.AppendReason("may have GPUs that the pod leaves out by its annotation " + strings.Join(keys, ", "))
 	}
 	return status
 }

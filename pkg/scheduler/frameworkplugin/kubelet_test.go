@@ -46,6 +46,9 @@ func TestEachNodeDecidesWhoServesAResourceThere(t *testing.T) {
 		topology = `{"requests":{"gpu/gpu-generate-topology":1}}`
 	)
 	forged := annotated(newPod("p", 1), gave("p", "ours", "A"))
+	chosen, leftOut := newPod("p", 1), newPod("p", 1)
+	chosen.Annotations = map[string]string{"nvidia.com/use-gpuuuid": "A"}
+	leftOut.Annotations = map[string]string{"nvidia.com/nouse-gpuuuid": "A"}
 	for name, test := range map[string]struct {
 		pod  *v1.Pod
 		want string // the nodes that fit
@@ -54,6 +57,8 @@ func TestEachNodeDecidesWhoServesAResourceThere(t *testing.T) {
 		"a count of more than ours has":                    {newPod("p", 2), "kubelets"},
 		"a request in the annotation needs a node of ours": {annotated(newPod("p", 1), pair), ""},
 		"so does one for how devices are chosen":           {annotated(newPod("p", 1), topology), "ours"},
+		"so does a GPU by its UUID":                        {chosen, "ours"},
+		"and one that is left out by it":                   {leftOut, ""},
 		"a forged allocation":                              {forged, "kubelets ours"},
 		"a resource that no node lists, next to a device":  {requesting(newPod("p", 1), "rdma/hca"), "kubelets ours"},
 	} {

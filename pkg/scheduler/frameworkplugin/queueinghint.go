@@ -69,7 +69,7 @@ func (s *Shared) mayFit(pod *v1.Pod, nodeName string) bool {
 	if err != nil {
 		return true
 	}
-	devices, err := s.nodes.Estimate(node, pods, pod.Spec.Tolerations)
+	devices, err := s.nodes.Estimate(node, pods, pod)
 	switch {
 	case err != nil: // nothing on the node can be scheduled
 		return errors.Is(err, pluginhost.ErrNoAnswer)
@@ -93,7 +93,7 @@ func (s *Shared) mayPreempt(pod *v1.Pod, request *request.Request, node *v1.Node
 	if !slices.ContainsFunc(pods, goes) {
 		return false
 	}
-	devices, err := s.nodes.Estimate(node, slices.DeleteFunc(slices.Clone(pods), goes), pod.Spec.Tolerations)
+	devices, err := s.nodes.Estimate(node, slices.DeleteFunc(slices.Clone(pods), goes), pod)
 	return err == nil && (devices == nil || s.schedulers.MayFit(devices, request))
 }
 

@@ -67,7 +67,7 @@ func (f *fixture) updateNode(node *v1.Node) {
 		if err != nil || known.ResourceVersion != node.ResourceVersion {
 			return false
 		}
-		devices, err := f.plugin.nodes.Estimate(node, nil, nil)
+		devices, err := f.plugin.nodes.Estimate(node, nil, &v1.Pod{})
 		return err == nil && devices != nil
 	})
 }

@@ -40,6 +40,7 @@ type Cache struct {
 	revisions  atomic.Uint64
 	written    writeLog
 	tainted    atomic.Bool // a node has had tainted devices
+	choosing   atomic.Bool // a pod has chosen devices
 	plain      names
 
 	placing  sync.Mutex                    // see Placing

@@ -48,6 +48,7 @@ func (c *Cache) Copy() *Copy {
 	mine.Requests = c.Requests.Copy(mine)
 	mine.verifier.Store(c.verifier.Load())
 	mine.tainted.Store(c.tainted.Load())
+	mine.choosing.Store(c.choosing.Load())
 	mine.revisions.Store(c.revisions.Load())
 	copied := &Copy{Cache: mine, Nodes: map[string]*v1.Node{}, ReservedOn: map[types.UID]string{}}
 	c.nodes.Range(func(key, value any) bool {

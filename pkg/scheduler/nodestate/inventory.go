@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/request"
+	requestnames "github.com/kubedevice/kubedevice/pkg/request/names"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/pkg/seal"
@@ -23,9 +24,10 @@ import (
 // find out who holds them. It is immutable.
 type inventory struct {
 	source   *v1.Node
-	revision uint64                           // grows with each compilation, and when the keys of seals change
-	devices  *allocation.Inventory            // for pods that tolerate no taint
-	taints   *taints                          // of devices; nil for none
+	revision uint64                // grows with each compilation, and when the keys of seals change
+	devices  *allocation.Inventory // for pods that tolerate no taint
+	taints   *taints               // of devices; nil for none
+	choices  *choices
 	verifier *seal.Verifier                   // of bound pods' seals; nil when they do not count
 	reported map[types.UID]*deviceinfo.Holder // what the node says that pods hold
 	plain    []sdk.ResourceName               // sorted
@@ -44,6 +46,7 @@ func sameDevices(a, b *v1.Node) bool {
 	return a.UID == b.UID && a.Annotations[deviceinfo.Annotation] == b.Annotations[deviceinfo.Annotation] &&
 		a.Annotations[deviceinfo.HoldersAnnotation] == b.Annotations[deviceinfo.HoldersAnnotation] &&
 		a.Annotations[deviceinfo.DeviceTaintsAnnotation] == b.Annotations[deviceinfo.DeviceTaintsAnnotation] &&
+		a.Annotations[deviceinfo.AttributesAnnotation] == b.Annotations[deviceinfo.AttributesAnnotation] &&
 		apiequality.Semantic.DeepEqual(a.Status.Capacity, b.Status.Capacity) &&
 		apiequality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
 }
@@ -83,8 +86,21 @@ func (inv *inventory) reportedOf(pod *v1.Pod, last *state) (holder, bool) {
 	return holder{Holder: held, reported: reported}, true
 }
 
-// devicesFor returns the node's devices as a pod with these tolerations may have them.
+// devicesFor returns the node's devices as a pod may have them: without those whose taints it does
+// not tolerate, and those that it does not choose.
 func (inv *inventory) devicesFor(
+	ctx context.Context, schedulers *allocation.Set, pod *v1.Pod,
+) (*allocation.Inventory, error) {
+	tolerated, err := inv.tolerated(ctx, schedulers, pod.Spec.Tolerations)
+	choice := requestnames.ChoiceOf(pod)
+	if err != nil || choice.Any() {
+		return tolerated, err
+	}
+	return inv.chosen(ctx, schedulers, tolerated, choice)
+}
+
+// tolerated returns the node's devices for a pod with these tolerations.
+func (inv *inventory) tolerated(
 	ctx context.Context, schedulers *allocation.Set, tolerations []v1.Toleration,
 ) (*allocation.Inventory, error) {
 	if inv.taints == nil || len(tolerations) == 0 {
@@ -117,7 +133,16 @@ func (inv *inventory) variant(
 }
 
 // knownFor is devicesFor if that is known at once; nil if not.
-func (inv *inventory) knownFor(tolerations []v1.Toleration) *allocation.Inventory {
+func (inv *inventory) knownFor(pod *v1.Pod) *allocation.Inventory {
+	tolerated, choice := inv.knownTolerated(pod.Spec.Tolerations), requestnames.ChoiceOf(pod)
+	if tolerated == nil || choice.Any() {
+		return tolerated
+	}
+	return inv.knownChoice(tolerated, choice)
+}
+
+// knownTolerated is tolerated if that is known at once; nil if not.
+func (inv *inventory) knownTolerated(tolerations []v1.Toleration) *allocation.Inventory {
 	if inv.taints == nil || len(tolerations) == 0 {
 		return inv.devices
 	}

@@ -35,7 +35,7 @@ func (c *Cache) withNominated(
 			continue
 		}
 		theirs, on := mine, devices
-		if theirs, err = inv.devicesFor(ctx, c.schedulers, nominated.Spec.Tolerations); err == nil && theirs != mine {
+		if theirs, err = inv.devicesFor(ctx, c.schedulers, nominated); err == nil && theirs != mine {
 			on, err = c.schedulers.Node(ctx, theirs, inOrder(present))
 		}
 		if err != nil {

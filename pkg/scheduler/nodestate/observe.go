@@ -97,7 +97,10 @@ func (c *Cache) next(ctx context.Context, current *inventory, source *v1.Node) *
 		same.source = source
 		return &same
 	}
-	next := &inventory{source: source, revision: c.revisions.Add(1), verifier: c.verifier.Load()}
+	next := &inventory{
+		source: source, revision: c.revisions.Add(1), verifier: c.verifier.Load(),
+		choices: &choices{},
+	}
 	next.devices, next.taints, next.err = c.compile(ctx, source)
 	if next.err == nil {
 		if next.reported, next.err = deviceinfo.HoldersOf(source); next.err != nil {

@@ -12,6 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubedevice/kubedevice/pkg/cache"
+	requestnames "github.com/kubedevice/kubedevice/pkg/request/names"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 )
 
@@ -63,7 +64,7 @@ func (c *Cache) stateOf(ctx context.Context, nodeInfo fwk.NodeInfo, unmodified b
 	if computed.devices, err = c.devices(ctx, inv, computed, last); err != nil {
 		return nil, nil, err
 	}
-	if inv.taints != nil {
+	if inv.taints != nil || c.choosing.Load() {
 		computed.variants = cache.New[*allocation.Inventory, *allocation.Node](variantEntries)
 	}
 	if len(computed.bound) > 0 {
@@ -107,7 +108,10 @@ func (c *Cache) devices(ctx context.Context, inv *inventory, now, last *state) (
 func (c *Cache) stateFor(
 	ctx context.Context, inv *inventory, current *state, more map[types.UID]holder, pod *v1.Pod,
 ) (*allocation.Node, error) {
-	mine, err := inv.devicesFor(ctx, c.schedulers, pod.Spec.Tolerations)
+	if !c.choosing.Load() && !requestnames.ChoiceOf(pod).Any() {
+		c.choosing.Store(true)
+	}
+	mine, err := inv.devicesFor(ctx, c.schedulers, pod)
 	if err != nil {
 		return nil, err
 	}
@@ -126,6 +130,9 @@ func (c *Cache) stateOn(
 ) (*allocation.Node, error) {
 	if devices == inv.devices {
 		return current.devices, nil
+	}
+	if current.variants == nil { // it was computed before a pod chose devices
+		return c.schedulers.Node(ctx, devices, inOrder(current.present))
 	}
 	if known, ok := current.variants.Get(devices); ok {
 		return known, nil

@@ -45,7 +45,7 @@ func (c *Cache) Vacancy(
 	if err != nil {
 		return nil, err
 	}
-	mine, err := inv.devicesFor(ctx, c.schedulers, pod.Spec.Tolerations)
+	mine, err := inv.devicesFor(ctx, c.schedulers, pod)
 	if err != nil {
 		return nil, err
 	}

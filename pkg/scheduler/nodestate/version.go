@@ -13,8 +13,8 @@ type state struct {
 	version
 	holders
 	devices *allocation.Node // without the nominated pods
-	// variants are the same for pods that tolerate taints, by the inventory's variant; nil for a
-	// node without tainted devices.
+	// variants are the same for pods that tolerate taints or choose devices, by the inventory's
+	// variant; nil for a node without tainted devices, before a pod has chosen any.
 	variants *cache.Cache[*allocation.Inventory, *allocation.Node]
 }
 

@@ -36,8 +36,8 @@ type View struct {
 // that. It returns nil when the inventory of this version of the Node is not known yet. Pods that
 // are left out count as if they had been evicted.
 //
-// It is for a pod with these tolerations. Only that for pods that tolerate no taint is cached.
-func (c *Cache) Estimate(source *v1.Node, pods []*v1.Pod, tolerations []v1.Toleration) (*allocation.Node, error) {
+// It is for the pod. Only that for pods that tolerate no taint and choose no devices is cached.
+func (c *Cache) Estimate(source *v1.Node, pods []*v1.Pod, pod *v1.Pod) (*allocation.Node, error) {
 	n, inv := c.covering(source)
 	switch {
 	case n == nil:
@@ -45,7 +45,7 @@ func (c *Cache) Estimate(source *v1.Node, pods []*v1.Pod, tolerations []v1.Toler
 	case inv.err != nil:
 		return nil, inv.err
 	}
-	mine := inv.knownFor(tolerations)
+	mine := inv.knownFor(pod)
 	if mine == nil {
 		return nil, nil
 	}
@@ -57,16 +57,16 @@ func (c *Cache) Estimate(source *v1.Node, pods []*v1.Pod, tolerations []v1.Toler
 	}
 	last, unread := n.last.Load(), 0
 	all := make(map[types.UID]holder, len(pods))
-	for _, pod := range pods {
-		held, known := c.knownAllocation(pod, inv, last)
-		if size := len(pod.Annotations[deviceinfo.Annotation]); !known {
+	for _, bound := range pods {
+		held, known := c.knownAllocation(bound, inv, last)
+		if size := len(bound.Annotations[deviceinfo.Annotation]); !known {
 			if unread += size; unread > request.QuickBytes {
 				continue
 			}
-			held = c.readAllocation(pod, inv, last)
+			held = c.readAllocation(bound, inv, last)
 		}
 		if held.Holder != nil {
-			all[pod.UID] = held
+			all[bound.UID] = held
 		}
 	}
 	devices := c.schedulers.Estimate(mine, inOrder(all))
@@ -103,13 +103,13 @@ func (c *Cache) View(ctx context.Context, source *v1.Node, pods []*v1.Pod) (*Vie
 	view.Holders = slices.DeleteFunc(slices.Clone(ordered), func(h *allocation.Holder) bool {
 		return isReplacement(types.UID(h.UID))
 	})
-	view.Devices, err = c.DevicesFor(ctx, view, everyTaint)
+	view.Devices, err = c.DevicesFor(ctx, view, &v1.Pod{Spec: v1.PodSpec{Tolerations: everyTaint}})
 	return view, err
 }
 
-// DevicesFor returns the node's state in a view for a pod with these tolerations.
-func (c *Cache) DevicesFor(ctx context.Context, view *View, tolerations []v1.Toleration) (*allocation.Node, error) {
-	devices, err := view.inventory.devicesFor(ctx, c.schedulers, tolerations)
+// DevicesFor returns the node's state in a view for a pod.
+func (c *Cache) DevicesFor(ctx context.Context, view *View, pod *v1.Pod) (*allocation.Node, error) {
+	devices, err := view.inventory.devicesFor(ctx, c.schedulers, pod)
 	if err != nil {
 		return nil, err
 	}

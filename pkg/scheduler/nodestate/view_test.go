@@ -65,7 +65,7 @@ func TestAnEstimateReadsLittleAtATime(t *testing.T) {
 	long := f.bound(f.pod("long", 1), "n", allocated("long", "n", "A")+strings.Repeat(" ", request.QuickBytes-200))
 	short := f.bound(f.pod("short", 1), "n", allocated("short", "n", "B"))
 	used := func(pods ...*v1.Pod) (names []string) {
-		devices, err := f.cache.Estimate(node, pods, nil)
+		devices, err := f.cache.Estimate(node, pods, &v1.Pod{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,8 +82,8 @@ func TestAnEstimateReadsLittleAtATime(t *testing.T) {
 	if got := used(long, short); len(got) != 2 {
 		t.Errorf("%d devices are used the second time, want both", len(got))
 	}
-	first, _ := f.cache.Estimate(node, []*v1.Pod{long, short}, nil)
-	if second, _ := f.cache.Estimate(node, []*v1.Pod{long, short}, nil); second != first {
+	first, _ := f.cache.Estimate(node, []*v1.Pod{long, short}, &v1.Pod{})
+	if second, _ := f.cache.Estimate(node, []*v1.Pod{long, short}, &v1.Pod{}); second != first {
 		t.Error("nothing has changed, and the estimate was made again")
 	}
 	if got := used(short); len(got) != 1 {
@@ -97,7 +97,7 @@ func TestAnEstimateOfAnInventoryThatIsNotKnownIsNone(t *testing.T) {
 	node := f.node("n", "u", "A")
 	newer := node.DeepCopy()
 	newer.ResourceVersion += "0"
-	if devices, err := f.cache.Estimate(newer, nil, nil); devices != nil || err != nil {
+	if devices, err := f.cache.Estimate(newer, nil, &v1.Pod{}); devices != nil || err != nil {
 		t.Errorf("got %v and %v, want neither", devices, err)
 	}
 }

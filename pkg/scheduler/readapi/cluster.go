@@ -221,7 +221,7 @@ func (c *Cluster) verdict(
 	if err != nil {
 		return schedulerapi.Verdict{Node: node.Name, Reason: err.Error()}
 	}
-	devices, err := c.States.DevicesFor(ctx, view, pod.Spec.Tolerations)
+	devices, err := c.States.DevicesFor(ctx, view, pod)
 	var found allocation.Verdict
 	if err == nil {
 		found, err = c.Schedulers.Fit(ctx, devices, request)
@@ -354,8 +354,8 @@ func addTaints(shown []schedulerapi.Device, node *v1.Node) {
 	}
 }
 
-// addAttributes adds what describes a node's devices. Nothing but this API reads it: placement does
-// not depend on it, so attributes that cannot be read are no problem of the node.
+// addAttributes adds what describes a node's devices. Attributes that cannot be read are no problem
+// of the node: only pods that choose GPUs by their models depend on them.
 func addAttributes(shown []schedulerapi.Device, node *v1.Node) {
 	attributes, _ := deviceinfo.DecodeAttributes(node.Annotations[deviceinfo.AttributesAnnotation])
 	for i := range shown {
