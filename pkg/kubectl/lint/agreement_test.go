@@ -40,6 +40,11 @@ type scheduler struct {
 	node  *corev1.Node
 }
 
+// models are the models of its GPUs. That of the last one is not known.
+const models = `{"gpugrp1/0/gpugrp0/0/gpu/GPU-0":{"productName":"NVIDIA A100-SXM4-80GB"},` +
+	`"gpugrp1/0/gpugrp0/0/gpu/GPU-1":{"productName":"NVIDIA A100-SXM4-80GB"},` +
+	`"gpugrp1/0/gpugrp0/1/gpu/GPU-2":{"productName":"NVIDIA H100 80GB HBM3"}}`
+
 func newScheduler(t *testing.T) *scheduler {
 	t.Helper()
 	info := types.NewNodeInfoWithName("n")
@@ -71,7 +76,9 @@ func newScheduler(t *testing.T) *scheduler {
 			allocation.Named{File: "built in", Plugin: kubeletplugin.New()},
 			allocation.Named{File: "gpus.so", Plugin: gpuscheduler.New("gpus", gpu.Resource)}),
 		node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-			Name: "n", UID: "n", ResourceVersion: "1", Annotations: map[string]string{deviceinfo.Annotation: text},
+			Name: "n", UID: "n", ResourceVersion: "1", Annotations: map[string]string{
+				deviceinfo.Annotation: text, deviceinfo.AttributesAnnotation: models,
+			},
 		}},
 	}
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
@@ -99,31 +106,9 @@ func (s *scheduler) events(pod *corev1.Pod) string {
 // waits says why the pod waits. malformed says that no node could change that.
 func (s *scheduler) schedule(t *testing.T, pod *corev1.Pod) (devices, waits string, malformed bool) {
 	t.Helper()
-	request, err := s.nodes.Requests.Read(pod)
-	switch {
-	case err != nil:
-		return "", err.Error(), true
-	case request == nil:
-		return "", "", false
-	}
-	view, err := s.nodes.View(t.Context(), s.node, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	verdict, err := s.set.Fit(t.Context(), view.Devices, request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !verdict.Fits {
-		reasons := verdict.Reasons
-		if verdict.Shortage != nil {
-			reasons = append(reasons, verdict.Shortage.String())
-		}
-		return "", strings.Join(reasons, "; "), false
-	}
-	allocated, err := s.set.Allocate(t.Context(), view.Devices, request)
-	if err != nil {
-		t.Fatal(err)
+	allocated, waits, malformed := s.allocate(t, pod)
+	if allocated == nil {
+		return "", waits, malformed
 	}
 	var names []string
 	for _, name := range slices.Sorted(maps.Values(allocated.RunningContainers["main"].AllocateFrom)) {
@@ -135,6 +120,42 @@ func (s *scheduler) schedule(t *testing.T, pod *corev1.Pod) (devices, waits stri
 	}
 	slices.Sort(names)
 	return strings.Join(names, " "), "", false
+}
+
+// allocate returns what a pod is allocated, nil for a pod that requests no devices. Otherwise waits
+// says why the pod waits. malformed says that no node could change that.
+func (s *scheduler) allocate(t *testing.T, pod *corev1.Pod) (allocated *types.PodInfo, waits string, malformed bool) {
+	t.Helper()
+	request, err := s.nodes.Requests.Read(pod)
+	switch {
+	case err != nil:
+		return nil, err.Error(), true
+	case request == nil:
+		return nil, "", false
+	}
+	view, err := s.nodes.View(t.Context(), s.node, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	devices, err := s.nodes.DevicesFor(t.Context(), view, pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verdict, err := s.set.Fit(t.Context(), devices, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !verdict.Fits {
+		reasons := verdict.Reasons
+		if verdict.Shortage != nil {
+			reasons = append(reasons, verdict.Shortage.String())
+		}
+		return nil, strings.Join(reasons, "; "), false
+	}
+	if allocated, err = s.set.Allocate(t.Context(), devices, request); err != nil {
+		t.Fatal(err)
+	}
+	return allocated, "", false
 }
 
 // With the nodes, lint knows the devices of kubelet device plugins by their IDs.

@@ -69,7 +69,7 @@ func (l *linter) checkAnnotation(p *pod, e entry) {
 		wrong[err.Field] = true
 		a.add(Error, a.inner(a.source.Offset(err.Field)), "%v", &err).Word = string(err.Request)
 	}
-	a.pod.requests = len(a.written.Requests) > 0
+	a.pod.requests, a.pod.written = len(a.written.Requests) > 0, a.written
 	for _, name := range slices.Sorted(maps.Keys(a.written.Requests)) {
 		field := deviceinfo.RequestField("", "", name)
 		if selected, ok, _ := kubeletdevice.ParseSelection(name, a.written.Requests[name]); ok && !wrong[field] {
@@ -267,6 +267,7 @@ func (a *annotation) compare(field string, offset int, request types.ResourceNam
 	k := kind{path.DeviceLevel(), path.Resource()}
 	most, known := a.cluster.most[k]
 	switch {
+	case k.resource == "memory-millionths": // no device has it
 	case !known && k.level == "":
 		warn(k.resource, "no node has %q of its own", k.resource).about(k.resource, a.cluster.resourcesOf(k.level))
 	case !known:

@@ -80,6 +80,7 @@ func (l *linter) lint(t template) {
 			l.checkAnnotation(pod, e)
 		}
 	}
+	l.checkNames(t, pod)
 	l.checkAnnotations(t, pod)
 	l.checkNodeName(t, pod)
 }

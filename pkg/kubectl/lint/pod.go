@@ -14,6 +14,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/request"
+	"github.com/kubedevice/kubedevice/pkg/request/names"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -24,8 +25,11 @@ const annotationKey = deviceinfo.Annotation
 type pod struct {
 	*corev1.Pod
 	limits []limit
-	// requests are those of the annotation, once it was read.
+	// requests says that the annotation, or a name of HAMi or KAI, requests devices, once they were
+	// read.
 	requests bool
+	// written is the annotation, if it could be read.
+	written *types.PodInfo
 }
 
 // limit is an extended resource in a container's limits or requests.
@@ -120,6 +124,9 @@ func (l *linter) checkLimits(p *pod) {
 	sums := map[types.ResourceName]int64{} // of the containers that run along with each other
 	for _, limit := range p.limits {
 		most, known := l.cluster.plain[limit.name]
+		if slices.Contains(names.Resources(), string(limit.name)) {
+			continue // they are compiled to requests, and no node lists them
+		}
 		if !known {
 			l.at(Warning, limit.key, "no node has the resource %q", limit.name).
 				about(string(limit.name), l.cluster.plainNames())
