@@ -114,7 +114,7 @@ func TestThePatchTouchesOnlyWhatIsOursAndDiffers(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := patch(test.node, map[string]string{deviceinfo.Annotation: value},
-			want(test.node, test.inventory, nil, true).counts, nil)
+			want(test.node, test.inventory, nil, nil, true).counts, nil)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

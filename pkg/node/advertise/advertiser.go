@@ -175,6 +175,8 @@ type Options struct {
 	Runtime Runtime
 	// Kubelet is the node's kubelet; nil if it publishes no extended resource of the inventory.
 	Kubelet Kubelet
+	// VirtualDevices are how often each device counts.
+	VirtualDevices VirtualDevices
 	// Retry is the delay after the first failure. It doubles up to a minute, with jitter. A change
 	// of the node or of its inventory reduces the delay to the first one. Zero means half a second.
 	Retry time.Duration

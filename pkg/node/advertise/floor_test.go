@@ -66,9 +66,28 @@ func TestACountDoesNotFallBelowWhatPodsAskFor(t *testing.T) {
 		"and had more before":                         {8, gpus(4), 1000, false, 8},
 	} {
 		node := nodeWith("", map[string]string{string(gpu): strconv.FormatInt(test.now, 10)})
-		got := want(node, test.inventory, map[string]int64{string(gpu): test.requested}, !test.pinned).counts
+		got := want(node, test.inventory, nil, map[string]int64{string(gpu): test.requested}, !test.pinned).counts
 		if diff := cmp.Diff(map[corev1.ResourceName]int64{corev1.ResourceName(gpu): test.wantCounts}, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// The status has each device as often as it counts, and the annotation has the devices.
+func TestAVirtualDeviceCountsSeveralTimesInTheStatusAlone(t *testing.T) {
+	for name, test := range map[string]struct {
+		now, healthy, requested, want int64
+	}{
+		"all devices are healthy":                {0, 8, 0, 80},
+		"a device is unhealthy":                  {80, 7, 0, 70},
+		"pods request more than what is healthy": {80, 2, 45, 45},
+		"pods request more than there ever were": {80, 8, 1000, 80},
+	} {
+		node := nodeWith("", map[string]string{string(gpu): strconv.FormatInt(test.now, 10)})
+		inventory := with(types.NewNodeInfoWithName("node-1"), gpu, 8, int(8-test.healthy))
+		w := want(node, inventory, VirtualDevices{gpu: 10}, map[string]int64{string(gpu): test.requested}, true)
+		if got := w.counts[corev1.ResourceName(gpu)]; got != test.want || w.info.Capacity[gpu] != 8 {
+			t.Errorf("%s: %d of %d devices, want %d of 8", name, got, w.info.Capacity[gpu], test.want)
 		}
 	}
 }
@@ -129,7 +148,7 @@ func TestWhatTheKubeletCountsIsLeftToIt(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			counts := want(node, inventory, nil, true).counts
+			counts := want(node, inventory, nil, nil, true).counts
 			counts["example.com/other"] = 5
 			body, err := patch(node, map[string]string{deviceinfo.Annotation: value}, counts,
 				kubeletCounts(gpu))

@@ -199,7 +199,7 @@ func (f *follower) restore(ctx context.Context, requested map[string]int64) erro
 	if info == nil {
 		return nil
 	}
-	return f.patch(ctx, nil, want(f.node, info, requested, false).counts)
+	return f.patch(ctx, nil, want(f.node, info, f.options.VirtualDevices, requested, false).counts)
 }
 
 // compare publishes what may be published of the inventory now, and returns when the rest is due,
@@ -219,7 +219,7 @@ func (f *follower) compare(
 		} else if len(left) > 0 && bytes == deviceinfo.MaxBytes {
 			continue // with room to spare, then
 		}
-		w = want(f.node, info, requested, known)
+		w = want(f.node, info, f.options.VirtualDevices, requested, known)
 		if f.steps == nil {
 			f.steps = newSteps(found(f.node, w))
 		}

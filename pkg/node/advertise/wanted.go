@@ -15,6 +15,16 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
+// VirtualDevices are how often each device of an extended resource counts in the node's status;
+// once if it is not among them. So as many pods can count a device and share it. The annotation has
+// the devices themselves.
+type VirtualDevices map[types.ResourceName]int64
+
+// of returns the count of so many devices.
+func (v VirtualDevices) of(name types.ResourceName, devices int64) int64 {
+	return devices * max(1, v[name])
+}
+
 // wanted is the state of the Node object for an inventory.
 type wanted struct {
 	// info is what the annotation says. A node without devices has no annotation.
@@ -26,13 +36,16 @@ type wanted struct {
 
 // want returns the wanted state for the inventory. A count is at least what pods request, and at
 // least what it is now unless it may fall. It is at most what the node has or had: a pod can
-// request any number.
-func want(node *corev1.Node, inventory *types.NodeInfo, requested map[string]int64, mayFall bool) wanted {
+// request any number. Each device counts as often as virtual says.
+func want(
+	node *corev1.Node, inventory *types.NodeInfo, virtual VirtualDevices, requested map[string]int64, mayFall bool,
+) wanted {
 	w := wanted{info: inventory, counts: map[corev1.ResourceName]int64{}}
 	for name, capacity := range inventory.KubeCap {
 		extended := corev1.ResourceName(name)
 		now := countOf(node, extended)
-		count := max(inventory.KubeAlloc[name], min(requested[string(name)], max(capacity, now)))
+		count := max(virtual.of(name, inventory.KubeAlloc[name]),
+			min(requested[string(name)], max(virtual.of(name, capacity), now)))
 		if !mayFall {
 			count = max(count, now)
 		}

@@ -43,6 +43,9 @@ type Configuration struct {
 	DeviceFirewallAllow []string `json:"deviceFirewallAllow,omitempty"`
 	// DeviceFirewallVendors are vendors that the firewall does not know by itself.
 	DeviceFirewallVendors []firewall.Vendor `json:"deviceFirewallVendors,omitempty"`
+	// VirtualDevices are how often each device of an extended resource counts in the node's status,
+	// such as 10 by nvidia.com/gpu.
+	VirtualDevices map[string]int64 `json:"virtualDevices,omitempty"`
 	// Isolate, DevicePluginsDir, PluginsRegistryDir, PodResourcesDir and DeviceSeries have no
 	// effect.
 	Isolate          *bool   `json:"isolate,omitempty"`
@@ -92,6 +95,7 @@ func (c *Configuration) values() map[string]*string {
 		firewallFlag:                   text(c.DeviceFirewall),
 		firewallFlag + "-allow":        joined(c.DeviceFirewallAllow),
 		firewallFlag + "-vendors":      vendorsText(c.DeviceFirewallVendors),
+		virtualFlag:                    virtualText(c.VirtualDevices),
 		"isolate":                      text(c.Isolate),
 		"on-device-failure":            c.OnDeviceFailure,
 		graceFlag:                      c.DeviceFailureGracePeriod,

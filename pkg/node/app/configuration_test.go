@@ -37,6 +37,7 @@ deviceFirewallVendors:
   variables:
   - {name: MTHREADS_VISIBLE_DEVICES, nothing: void, takes: any}
   deviceFiles: [/dev/mtgpu*]
+virtualDevices: {nvidia.com/gpu: 10, a.b/c: 2}
 isolate: true
 stateDir: /s
 devicePluginsDir: /dp
@@ -68,6 +69,7 @@ sealMode: warn
 				{Name: "MTHREADS_VISIBLE_DEVICES", Nothing: "void", Takes: firewall.TakesAny},
 			},
 		}}
+		o.VirtualDevices = map[string]int64{"nvidia.com/gpu": 10, "a.b/c": 2}
 		o.AllowWritablePlugins = true
 		o.SealCertificates, o.SealTrustBundle, o.SealMode = "/c", "t", seal.Warn
 	}
@@ -78,9 +80,11 @@ sealMode: warn
 		"a file that says everything": {[]string{"--kubecri-config=" + full}, of(inFile)},
 		"flags beside it": {[]string{"--kubecri-config=" + full, "--state-dir=/flag",
 			"--metrics-bind-address=127.0.0.1:1", "--hostname-override=node-1", "--device-firewall",
-			"--device-firewall-allow=a/b", `--device-firewall-vendors=[{"name": "a.b"}]`},
+			"--device-firewall-allow=a/b", `--device-firewall-vendors=[{"name": "a.b"}]`,
+			"--virtual-devices=nvidia.com/gpu=4"},
 			of(func(o *Options) {
 				inFile(o)
+				o.VirtualDevices = map[string]int64{"nvidia.com/gpu": 4}
 				o.DeviceFirewall, o.DeviceFirewallAllow = true, []string{"a/b"}
 				o.DeviceFirewallVendors = []firewall.Vendor{{Name: "a.b"}}
 				o.StateDir, o.MetricsAddress, o.NodeName = "/flag", "127.0.0.1:1", "node-1"
@@ -140,6 +144,13 @@ func TestAConfigurationThatIsNotObeyedInFullIsAnErrorThatNamesFileAndField(t *te
 		"a value that the flag refuses": {head + "logging: {verbosity: 4294967295}\n", "invalid argument"},
 		"a pod to let through without a namespace": {
 			head + "deviceFirewallAllow: [dcgm-exporter]\n", `--device-firewall-allow: "dcgm-exporter" is not`,
+		},
+		"virtual devices of what is no extended resource": {
+			head + "virtualDevices: {gpu: 2}\n", `--virtual-devices: "gpu" is no extended resource`,
+		},
+		"no virtual devices": {
+			head + "virtualDevices: {nvidia.com/gpu: 0}\n",
+			`--virtual-devices: each device of nvidia.com/gpu counts 0 times`,
 		},
 		"a vendor that is built in": {
 			head + "deviceFirewallVendors: [{name: nvidia.com}]\n", `vendor "nvidia.com": this vendor is built in`,

@@ -156,6 +156,7 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	advertising := advertise.Options{
 		Metrics: n.measures, Events: n.events, Names: n.registry,
 		Pods: n.registry, Kubelet: counts, Health: n.health, Taints: n.taints,
+		VirtualDevices: virtualDevices(options.VirtualDevices),
 	}
 	if mode, _ := options.sealMode(); mode != seal.Off { // it was validated
 		n.keys = seals.NewKeys(ctx, seals.Options{

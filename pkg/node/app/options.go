@@ -68,6 +68,8 @@ type Options struct {
 	DeviceFirewallAllow []string
 	// DeviceFirewallVendors are vendors that it does not know by itself.
 	DeviceFirewallVendors []firewall.Vendor
+	// VirtualDevices are how often each device of an extended resource counts in the node's status.
+	VirtualDevices map[string]int64
 	// OnDeviceFailure is what happens to pods whose device has failed and been unhealthy for
 	// DeviceFailureGracePeriod, where pod and namespace say nothing.
 	OnDeviceFailure          devicehealth.Policy
@@ -249,6 +251,9 @@ func (o *Options) addFlags(flags *pflag.FlagSet) {
 	flags.Var((*vendorList)(&o.DeviceFirewallVendors), firewallFlag+"-vendors",
 		"vendors that the device firewall does not know by itself, as a list in JSON with the fields of "+
 			"deviceFirewallVendors in the configuration file")
+	flags.StringToInt64Var(&o.VirtualDevices, virtualFlag, o.VirtualDevices,
+		"how often each device of an extended resource counts in the node's status, such as nvidia.com/gpu=10: as "+
+			"many pods can count the device and share it. Without, a device counts once")
 	addDeprecated(flags)
 	flags.Var(&o.OnDeviceFailure, "on-device-failure",
 		"what happens to a pod when a device that it holds becomes unhealthy: Ignore writes an event, Evict evicts it "+
@@ -321,6 +326,9 @@ func (o *Options) validate() error {
 	var err error
 	if o.allowlist, err = firewall.ParseAllowlist(o.DeviceFirewallAllow); err != nil {
 		return fmt.Errorf("--%s-allow: %w", firewallFlag, err)
+	}
+	if err := checkVirtual(o.VirtualDevices); err != nil {
+		return err
 	}
 	mode, err := o.sealMode()
 	if err != nil {
