@@ -117,3 +117,44 @@ func TestAPodThatRequestsDevicesInItsAnnotationNeedsAnAllocation(t *testing.T) {
 		})
 	}
 }
+
+// A node whose GPUs are ours refuses a pod that requests parts of some by the names of HAMi or KAI
+// and that the scheduler has not bound. On other nodes it is not concerned.
+func TestAPodThatRequestsPartsOfGPUsByAnotherNameNeedsAnAllocation(t *testing.T) {
+	memory := podThatRequests("nvidia.com/gpumem")
+	for name, test := range map[string]struct {
+		pod         pods.Pod
+		annotations map[string]string
+		requests    bool
+	}{
+		"HAMi's memory":      {memory, nil, true},
+		"KAI's fraction":     {plain, map[string]string{"gpu-fraction": "0.5"}, true},
+		"a mere choice":      {plain, map[string]string{"nvidia.com/use-gputype": "A100"}, false},
+		"another annotation": {plain, map[string]string{"example.com/gpu-fraction": "0.5"}, false},
+	} {
+		for _, ours := range []bool{true, false} {
+			f := newFixture(t, true)
+			f.waitForDevices(t, 2)
+			f.pods["u"] = test.pod
+			f.Admission.Pods = gpuPods{f.Admission.Pods, ours}
+			_, err := f.create(t, "u", "main", "api", test.annotations)
+			want := Passed
+			if test.requests && ours {
+				want = Refused
+			}
+			if diff := cmp.Diff([]Outcome{want}, f.outcomes); diff != "" {
+				t.Errorf("%s, GPUs are ours: %v: outcome (-want +got):\n%s\n%v", name, ours, diff, err)
+			}
+		}
+	}
+}
+
+// gpuPods are the pods of a node whose device resources are NVIDIA's GPUs, or none.
+type gpuPods struct {
+	Pods
+	ours bool
+}
+
+func (p gpuPods) DeviceResources() (map[types.ResourceName]bool, bool) {
+	return map[types.ResourceName]bool{"nvidia.com/gpu": p.ours}, true
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	podrequest "github.com/kubedevice/kubedevice/pkg/request"
+	"github.com/kubedevice/kubedevice/pkg/request/names"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/pkg/seal"
@@ -169,7 +170,7 @@ func (a *Admission) claimsDevices(pod podRef, spec pods.Pod) bool {
 		return true
 	}
 	if info == nil {
-		return false
+		return a.requestsByName(pod, spec)
 	}
 	for name, container := range containersOf(info) {
 		if len(container.DevRequests)+len(container.AllocateFrom) > 0 {
@@ -179,7 +180,14 @@ func (a *Admission) claimsDevices(pod podRef, spec pods.Pod) bool {
 			return true
 		}
 	}
-	return len(a.requestedBeyond(nil, info.Requests)) > 0
+	return len(a.requestedBeyond(nil, info.Requests)) > 0 || a.requestsByName(pod, spec)
+}
+
+// requestsByName reports whether the pod requests parts of GPUs by the names of HAMi and KAI, on a
+// node whose GPUs are ours: elsewhere, their own programs may serve it.
+func (a *Admission) requestsByName(pod podRef, spec pods.Pod) bool {
+	resources, _ := a.Pods.DeviceResources()
+	return resources[names.GPUs] && (names.InAnnotations(pod.annotations) || spec.RequestsAny(names.Parts()))
 }
 
 // requestedBeyond returns those requests of an annotation that are for devices, beyond what a
