@@ -120,8 +120,11 @@ func TestTheDocumentationListsEveryMetricWithItsLabels(t *testing.T) {
 	held := metrics.NewKubeRegistry()
 	held.CustomMustRegister(newDeviceMetrics(fixedDevices(tainted()),
 		fixedGrants{holderOf("1", "train", "GPU-0", false)}, 2))
+	used := metrics.NewKubeRegistry()
+	used.CustomMustRegister(newUsageMetrics(oneReading(), fixedDevices(twoGPUs()), 2))
 	shown := exposed(t, n.measures.registry)
 	maps.Copy(shown, exposed(t, held))
+	maps.Copy(shown, exposed(t, used))
 	if diff := cmp.Diff(documented(t), shown); diff != "" {
 		t.Errorf("docs/operations.md and /metrics differ (-documented +exposed):\n%s", diff)
 	}

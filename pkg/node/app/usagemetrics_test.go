@@ -24,7 +24,8 @@ func (f *fixedUsage) Latest() (*usage.Snapshot, <-chan struct{}) { return (*usag
 // Devices implements podresources.Source.
 func (d fixedDevices) Devices() podresources.Devices { return d.devices }
 
-func TestWhatIsKnownOfUsageHasSeries(t *testing.T) {
+// oneReading is of two devices: of the second, nothing is known.
+func oneReading() *fixedUsage {
 	container := func(pod, id string, memory, share, percent device.Reading) usage.Container {
 		return usage.Container{
 			Identity: usage.Identity{PodUID: "uid-" + pod, Namespace: "team", Pod: pod, Name: "main", ID: id},
@@ -32,7 +33,7 @@ func TestWhatIsKnownOfUsageHasSeries(t *testing.T) {
 		}
 	}
 	unknown := device.Reading{}
-	latest := fixedUsage{Time: time.UnixMilli(1500), Reports: true, Devices: []usage.Device{
+	return &fixedUsage{Time: time.UnixMilli(1500), Reports: true, Devices: []usage.Device{
 		{
 			Resource: gpuPath("GPU-0"), MemoryTotal: device.Read(100), MemoryUsed: device.Read(60),
 			Utilization: device.Read(93), Unowned: usage.Consumption{Memory: device.Read(7)}, Containers: []usage.Container{
@@ -43,6 +44,9 @@ func TestWhatIsKnownOfUsageHasSeries(t *testing.T) {
 		},
 		{Resource: gpuPath("GPU-1"), Containers: []usage.Container{container("other", "3", unknown, unknown, unknown)}},
 	}}
+}
+
+func TestWhatIsKnownOfUsageHasSeries(t *testing.T) {
 	const help = `
 # HELP kubecri_device_container_memory_share_bytes [ALPHA] Memory of each device that each container was allocated; ` +
 		`0 for one that uses it and does not hold it.
@@ -80,7 +84,7 @@ kubecri_device_utilization_ratio{device="GPU-0",resource="example.com/gpu"} 0.93
 			`",resource="example.com/gpu"}`)
 	}
 	registry := metrics.NewKubeRegistry()
-	registry.CustomMustRegister(newUsageMetrics(&latest, fixedDevices(twoGPUs()), 2))
+	registry.CustomMustRegister(newUsageMetrics(oneReading(), fixedDevices(twoGPUs()), 2))
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(series)); err != nil {
 		t.Error(err)
 	}
