@@ -150,7 +150,10 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	counts := kubeletCounts{n.deviceManager, n.claims}
 	n.devices = &nodeDevices{n.plugins, counts, n.taints}
 	n.measures.registry.CustomMustRegister(newDeviceMetrics(n.devices, n.record, maxDeviceSeries))
-	n.usage = n.newUsage(runtime)
+	if options.DeviceUsageInterval > 0 {
+		n.usage = newDeviceUsage(n.plugins, n.record, runtime, options.DeviceUsageInterval)
+		n.measures.registry.CustomMustRegister(newUsageMetrics(n.usage.reader, n.devices, maxDeviceSeries))
+	}
 	n.damper = plugins.NewDamper(n.plugins)
 	n.health = devicehealth.NewTracker(n.damper, n.record, n.events)
 	advertising := advertise.Options{

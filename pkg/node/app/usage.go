@@ -7,10 +7,12 @@ import (
 	"context"
 	"os"
 	"sync"
+	"time"
 
 	"k8s.io/utils/clock"
 
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/usage"
 )
 
@@ -20,17 +22,15 @@ type deviceUsage struct {
 	publisher *usage.Publisher
 }
 
-// newUsage returns what reads the use of the node's devices, with its metrics, or nil where it is
-// off. kubecri is in the host's PID namespace, so its /proc has the processes that drivers report.
-func (n *node) newUsage(runtime grants.Runtime) *deviceUsage {
-	if n.options.DeviceUsageInterval == 0 {
-		return nil
-	}
+// newDeviceUsage returns what reads the use of the node's devices at an interval. kubecri is in the
+// host's PID namespace, so its /proc has the processes that drivers report.
+func newDeviceUsage(
+	manager *plugins.Manager, record *grants.Checkpoint, runtime grants.Runtime, interval time.Duration,
+) *deviceUsage {
 	reader := usage.New(usage.Options{
-		Plugins: n.plugins, Grants: n.record, Runtime: runtime, Proc: os.DirFS("/proc"), SinceBoot: usage.SinceBoot,
-		Clock: clock.RealClock{}, Interval: n.options.DeviceUsageInterval,
+		Plugins: manager, Grants: record, Runtime: runtime, Proc: os.DirFS("/proc"), Clock: clock.RealClock{},
+		Interval: interval,
 	})
-	n.measures.registry.CustomMustRegister(newUsageMetrics(reader, n.devices, maxDeviceSeries))
 	return &deviceUsage{reader, usage.NewPublisher(reader)}
 }
 

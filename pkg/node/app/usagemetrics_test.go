@@ -36,7 +36,8 @@ func oneReading() *fixedUsage {
 	return &fixedUsage{Time: time.UnixMilli(1500), Reports: true, Devices: []usage.Device{
 		{
 			Resource: gpuPath("GPU-0"), MemoryTotal: device.Read(100), MemoryUsed: device.Read(60),
-			Utilization: device.Read(93), Unowned: usage.Consumption{Memory: device.Read(7)}, Containers: []usage.Container{
+			Utilization: device.Read(93), Unowned: usage.Consumption{Memory: device.Read(7)},
+			Containers: []usage.Container{
 				container("train", "1", device.Read(10), device.Read(40), device.Read(50)),
 				container("train", "2", device.Read(20), device.Read(50), unknown),
 				container("idle", "", device.Read(0), device.Read(50), unknown),

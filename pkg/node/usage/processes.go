@@ -11,22 +11,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // tick is the unit of times in /proc/PID/stat: USER_HZ is 100 on each architecture that Go knows.
 const tick = 10 * time.Millisecond
-
-// SinceBoot returns the time since this machine has booted, with the time that it slept, as /proc
-// counts it.
-func SinceBoot() time.Duration {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
-		return 0 // of a kernel before 2.6.39: no process is found
-	}
-	return time.Duration(now.Nano())
-}
 
 // startField is the number of the field of /proc/PID/stat that has the time after boot at which the
 // process started, counted from the one after the command's name. See proc_pid_stat(5): it is 22 of
@@ -38,18 +26,30 @@ type processes struct {
 	proc fs.FS
 }
 
+// sinceBoot returns the time since the host has booted, with the time that it slept, in ticks. See
+// proc_uptime(5).
+func (p processes) sinceBoot() (int64, error) {
+	text, err := fs.ReadFile(p.proc, "uptime")
+	if err != nil {
+		return 0, err
+	}
+	seconds, _, _ := strings.Cut(string(text), " ")
+	since, err := time.ParseDuration(seconds + "s")
+	return int64(since / tick), err
+}
+
 // errReused says that the PID is another process's by now.
 var errReused = errors.New("the process has ended, and its PID is another one's")
 
-// cgroups returns what /proc says of the cgroups of a process that was running at a time after
+// cgroups returns what /proc says of the cgroups of a process that was running so many ticks after
 // boot. It is an error if the process has ended since: a process that started at that time, or
 // later, is another one.
-func (p processes) cgroups(pid int, running time.Duration) (string, error) {
+func (p processes) cgroups(pid int, running int64) (string, error) {
 	before, err := p.start(pid)
 	if err != nil {
 		return "", err
 	}
-	if before >= int64(running/tick) {
+	if before >= running {
 		return "", errReused
 	}
 	text, err := fs.ReadFile(p.proc, strconv.Itoa(pid)+"/cgroup")

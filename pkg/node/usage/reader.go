@@ -45,10 +45,8 @@ type Options struct {
 	Grants  Grants
 	Runtime grants.Runtime
 	// Proc is the host's /proc.
-	Proc fs.FS
-	// SinceBoot returns the time since the host has booted, with the time that it slept.
-	SinceBoot func() time.Duration
-	Clock     clock.WithTicker
+	Proc  fs.FS
+	Clock clock.WithTicker
 	// Interval is the time between two readings.
 	Interval time.Duration
 }
@@ -119,7 +117,11 @@ func (r *Reader) Run(ctx context.Context) {
 // Read reads the usage of all devices now.
 func (r *Reader) Read(ctx context.Context) *Snapshot {
 	snapshot := &Snapshot{Time: r.options.Clock.Now()}
-	running := r.options.SinceBoot() // all processes that plugins report are so, or were
+	running, err := r.processes.sinceBoot() // all processes that plugins report are so, or were
+	if err != nil {
+		snapshot.Err = err
+		return snapshot
+	}
 	inventory, _ := r.options.Plugins.Inventory()
 	all, reports, err := r.options.Plugins.Usage(ctx)
 	snapshot.Reports = reports
@@ -152,7 +154,7 @@ func (r *Reader) Read(ctx context.Context) *Snapshot {
 type scan struct {
 	*Reader
 	now      time.Time
-	running  time.Duration
+	running  int64         // ticks after boot
 	owners   map[int]owner // of processes, by PID
 	holdings map[string]map[Identity]holding
 	err      error // the first one of the runtime's

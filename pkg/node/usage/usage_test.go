@@ -53,15 +53,16 @@ type host struct {
 
 func newHost(gpus int) *host {
 	return &host{
-		proc: procFS{MapFS: fstest.MapFS{}}, usage: map[string]device.Usage{}, reports: true, gpus: gpus,
+		proc:  procFS{MapFS: fstest.MapFS{"uptime": {Data: fmt.Appendf(nil, "%.2f 0.00\n", uptime.Seconds())}}},
+		usage: map[string]device.Usage{}, reports: true, gpus: gpus,
 		pods: map[string]grants.RuntimeState{}, clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)),
 	}
 }
 
 func (h *host) reader() *Reader {
 	return New(Options{
-		Plugins: h, Grants: h, Runtime: h, Proc: &h.proc, SinceBoot: func() time.Duration { return uptime },
-		Clock: clock.WithTicker(h.clock), Interval: time.Second,
+		Plugins: h, Grants: h, Runtime: h, Proc: &h.proc, Clock: clock.WithTicker(h.clock),
+		Interval: time.Second,
 	})
 }
 
