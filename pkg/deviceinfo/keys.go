@@ -117,7 +117,8 @@ var keys = []Key{
 		Policy:  "kubedevice-device-requests", Attacks: []string{"firewall-cdi"},
 	},
 	{
-		Name: "cdi.k8s.io", Objects: []string{"pods"}, Harmless: "the domain of the keys above, which needs a name",
+		Name: "cdi.k8s.io", Objects: []string{"pods"},
+		Harmless: "the domain of the keys above; nvidia.cdi.k8s.io alone, which an NRI plugin of NVIDIA's reads, counts as one",
 	},
 	{
 		Name: "io.kubernetes.cri-o.Devices", Objects: []string{"pods"}, Weakens: "the same, with CRI-O",

@@ -65,9 +65,9 @@ These attempts need what the clusters of the tables do not have, or are about an
 | containers are created between the reading of the list and the registration | 'pkg/node/nrifront/gap_test.go' |
 | containers make the runtime panic when 'kubecri enrol' connects to it | 'pkg/node/app/enrolnri_test.go' |
 
-Open: a quota of devices does not count shares of the memory of a device ('quota-shares'), also with
-'--device-quota=everywhere'. A tenant can have all devices by shares of a little more than half. See [time
-slicing](guides/time-slicing.md).
+Open: a quota that allows some devices does not count shares of the memory of a device, also with
+'--device-quota=everywhere'. A tenant can have all devices by shares of a little more than half. A quota of 0 keeps him
+from all ('quota-shares'). See [time slicing](guides/time-slicing.md).
 `, "'", "`")
 
 // Markdown returns docs/attacks.md. Its tables are HTML, whose lines can be broken.

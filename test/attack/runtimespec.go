@@ -80,8 +80,8 @@ func (s *Stage) runtimeSpecOf(ctx context.Context, name, container string) (*run
 }
 
 // requests returns whether a running container requests devices from NVIDIA's runtime: it succeeds
-// by the last value of the variable in config.json, which that runtime obeys
-// (nvidia-container-toolkit, internal/config/image).
+// by the last value of the variable in config.json, which that runtime obeys, or without one if the
+// image is of the old kind (nvidia-container-toolkit, internal/config/image).
 func (s *Stage) requests(ctx context.Context, name, container string) (Got, error) {
 	spec, err := s.runtimeSpecOf(ctx, name, container)
 	if err != nil {
@@ -89,6 +89,9 @@ func (s *Stage) requests(ctx context.Context, name, container string) (Got, erro
 	}
 	values := spec.values(visibleDevices)
 	got := Got{NoEffect, fmt.Sprintf("config.json has %s=%q", visibleDevices, values)}
+	if len(values) == 0 && len(spec.values("CUDA_VERSION")) > 0 && len(spec.values("NVIDIA_REQUIRE_CUDA")) == 0 {
+		return Got{Succeeds, "config.json has CUDA_VERSION without " + visibleDevices}, nil
+	}
 	if len(values) > 0 && !slices.Contains([]string{"", "void", "none"}, values[len(values)-1]) {
 		got.Outcome = Succeeds
 	}

@@ -209,7 +209,9 @@ func (a *Admission) observe(attempts []firewall.Attempt, action FirewallAction) 
 // asFirewall returns the container for the firewall, with what is known of where its parts are
 // from.
 func (a *Admission) asFirewall(r *request, guard *firewall.Guard) (firewall.Container, error) {
-	c := firewall.Container{PodAnnotations: r.annotations, Config: r.config, Adjusted: r.withImage}
+	c := firewall.Container{
+		PodAnnotations: r.annotations, Config: r.config, Adjusted: r.withImage, Created: r.created,
+	}
 	if r.withImage {
 		c.Own = r.spec.VariablesOf(r.container)
 	}

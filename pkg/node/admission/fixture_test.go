@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
@@ -94,7 +95,7 @@ func (f *fixture) Number(string) (firewall.DeviceNumber, error) {
 func (f *fixture) Glob(string) []string { return nil }
 
 // Exists implements firewall.DeviceFiles.
-func (f *fixture) Exists(path string) bool { return f.files[path] }
+func (f *fixture) Made(path string) (time.Time, bool) { return time.Time{}, f.files[path] }
 
 // Pods is the runtime as the grants see it.
 func (f *fixture) Pods(context.Context) (map[string]grants.RuntimeState, error) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
@@ -45,6 +46,8 @@ type Container struct {
 	Config *runtimeapi.ContainerConfig
 	// WithImage says that Config has the variables of the image, too.
 	WithImage bool
+	// Created is when the runtime created it; the zero time where that is not known, or to come.
+	Created time.Time
 	// SandboxID is the pod's sandbox in the runtime if Pod has the annotations of the kubelet's
 	// request, and empty if it has those that the runtime keeps of the sandbox.
 	SandboxID string
@@ -66,6 +69,7 @@ type request struct {
 	container string
 	config    *runtimeapi.ContainerConfig
 	withImage bool
+	created   time.Time
 	sandboxID string
 
 	// By verify: the pod's spec, which may be unknown for a pod that was granted devices before a
@@ -98,7 +102,7 @@ type verification struct {
 func newRequest(c Container) *request {
 	return &request{
 		podRef: newPodRef(c.Pod), container: c.Config.GetMetadata().GetName(), config: c.Config, withImage: c.WithImage,
-		sandboxID: c.SandboxID,
+		created: c.Created, sandboxID: c.SandboxID,
 	}
 }
 

@@ -109,8 +109,14 @@ func (deviceFiles) Glob(pattern string) []string {
 	return paths
 }
 
-// Exists implements firewall.DeviceFiles.
-func (deviceFiles) Exists(path string) bool { return exists(path) }
+// Made implements firewall.DeviceFiles. What is written to a device does not change the file.
+func (deviceFiles) Made(path string) (time.Time, bool) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return time.Time{}, false
+	}
+	return info.ModTime(), true
+}
 
 // vendorList is a flag whose value is a list of vendors in JSON, as of the configuration file.
 type vendorList []firewall.Vendor

@@ -24,8 +24,8 @@ import (
 const tolerationPolicy = "kubedevice-missing-plugins"
 
 // tolerationFact is about the annotation with which the runtime creates a pod's containers although
-// a plugin is missing that they require. A key that the policy does not cover blocks an enrolment
-// in ModeNRI if the runtime requires kubecri for all containers: any tenant could start containers
+// a plugin is missing that they require. A key that the policy does not cover, or of which that is
+// not known, blocks an enrolment in ModeNRI if the runtime requires kubecri for all containers: any tenant could start containers
 // past the device firewall while kubecri is away.
 func (e *Enrolment) tolerationFact(ctx context.Context, s *surroundings, settings nri.Settings) Fact {
 	found := fact("toleration", "containers of pods with the annotation %[1]s, %[1]s/pod or %[1]s/container.NAME "+
@@ -41,20 +41,27 @@ func (e *Enrolment) tolerationFact(ctx context.Context, s *surroundings, setting
 	switch {
 	case err != nil:
 		found.Finding += fmt.Sprintf("; whether tenants may write it is unknown: %v", err)
-		return found.notice(advice)
+		advice += "; nodes read it by the role kubedevice-missing-plugins-reader of deploy/rbac"
 	case gap == "":
 		found.Finding += fmt.Sprintf("; the policy %s keeps tenants from it", tolerationPolicy)
 		return found
+	default:
+		found.Finding += ", and any tenant may write it: " + gap
 	}
-	found.Finding += ", and any tenant may write it: " + gap
 	if e.options.Mode == ModeNRI && slices.Contains(settings.Required, deviceinfo.NRIPlugin) {
 		return found.blocks(advice)
 	}
 	return found.notice(advice)
 }
 
-// celName matches a name in a CEL list of names.
-var celName = regexp.MustCompile(`'([^'"\\]*)'`)
+// celNames matches a CEL list of names and nothing else, as the policy is shipped; celName matches
+// one of them.
+var (
+	celNames = regexp.MustCompile(`^\s*\[\s*(` + quotedName + `\s*(,\s*` + quotedName + `\s*)*)?\]\s*$`)
+	celName  = regexp.MustCompile(quotedName)
+)
+
+const quotedName = `'([^'"\\\n]*)'`
 
 // tolerationGap returns why the policy in the cluster does not keep tenants from writing an
 // annotation with this key, in any of its forms, or "" if it does. Whether the rest of the policy
@@ -85,6 +92,8 @@ func tolerationGap(ctx context.Context, client kubernetes.Interface, key string)
 	case !slices.Contains(binding.Spec.ValidationActions, admissionv1.Deny):
 		return fmt.Sprintf("the binding of the policy %s has the actions %v", tolerationPolicy,
 			binding.Spec.ValidationActions), nil
+	case !celNames.MatchString(keys):
+		return fmt.Sprintf("the variable keys of the policy %s is no list of names: %s", tolerationPolicy, keys), nil
 	case !covers(celName.FindAllStringSubmatch(keys, -1), key):
 		return fmt.Sprintf("the policy %s has the keys %s", tolerationPolicy, keys), nil
 	}

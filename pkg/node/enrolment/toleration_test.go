@@ -84,6 +84,13 @@ func TestANodeWhoseContainersTenantsMayExceptFromKubecriIsRefused(t *testing.T) 
 		"keys that are no list of names": {
 			mode: ModeNRI, key: own, required: all, change: keys("params.keys"), risk: Blocks, finding: "params.keys",
 		},
+		"a list that is filtered": {
+			mode: ModeNRI, key: own, required: all, change: keys("['" + own + "'].filter(k, false)"), risk: Blocks,
+		},
+		"a key in a comment": {
+			mode: ModeNRI, key: own, required: all, change: keys("['a'] // not '" + own + "'"), risk: Blocks,
+		},
+		"no keys": {mode: ModeNRI, key: own, required: all, change: keys("[]"), risk: Blocks},
 		"a policy that is not installed": {
 			mode: ModeNRI, key: own, required: all, change: func(p *policy, _ *binding) { p.Name = "other" },
 			risk: Blocks, finding: "the policy kubedevice-missing-plugins is not installed",
@@ -133,7 +140,7 @@ func TestWhetherTenantsMayExceptContainersIsUnknownWhereNoPolicyMayBeRead(t *tes
 	}
 	m.api.PrependReactor("get", "validatingadmissionpolicies",
 		func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("forbidden") })
-	m.expectToleration(Notice, "whether tenants may write it is unknown: forbidden")
+	m.expectToleration(Blocks, "whether tenants may write it is unknown: forbidden")
 	p, b := shippedPolicy(t)
 	m.options.Cluster = fake.NewClientset(p, b)
 	m.expectToleration(None, "keeps tenants from it")

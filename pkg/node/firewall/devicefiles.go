@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // criODevices are the annotations by which a pod names device files, where CRI-O's configuration
@@ -35,8 +36,31 @@ type DeviceFiles interface {
 	Number(path string) (DeviceNumber, error)
 	// Glob returns the paths that match a pattern, as of filepath.Glob.
 	Glob(pattern string) []string
-	// Exists reports whether there is a file at the path.
-	Exists(path string) bool
+	// Made returns when the file at the path was made, and whether there is one.
+	Made(path string) (at time.Time, ok bool)
+}
+
+// has reports whether the node has the file.
+func (f *Firewall) has(path string) bool {
+	_, ok := f.options.Files.Made(path)
+	return ok
+}
+
+// hadDevices reports whether the node may have had devices of the vendor at a time: files of its
+// driver were there, or it has none. At the zero time, which is not known, it may.
+func (f *Firewall) hadDevices(v *vendor, at time.Time) bool {
+	none := true
+	if at.IsZero() {
+		return true
+	}
+	for _, path := range v.files {
+		made, ok := f.options.Files.Made(path)
+		if ok && !made.After(at) {
+			return true
+		}
+		none = none && !ok
+	}
+	return none
 }
 
 // namesFiles reports whether an annotation names device files of the node.

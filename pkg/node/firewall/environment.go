@@ -83,6 +83,9 @@ func (g *Guard) Taken(c Container) []Attempt {
 				continue
 			}
 			for _, t := range r.takesFrom(env) {
+				if t.missing && (!v.managed || !g.firewall.hadDevices(v.vendor, c.Created)) {
+					continue // else each container of a node would be ended whose driver came later
+				}
 				if !n.mayTake(r, t) {
 					taken.add(v.vendor, t)
 				}

@@ -31,6 +31,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -77,6 +78,8 @@ type Container struct {
 	// Own are the variables of Config that the pod sets, or may: the others are the image's, and no
 	// attempts of the pod. Nil if all are the pod's.
 	Own Variables
+	// Created is when the runtime created it; the zero time where that is not known, or to come.
+	Created time.Time
 	// Kubelet is what plugins that are registered with the kubelet gave it, for resources that are
 	// not managed here, or before they were.
 	Kubelet []Gift
@@ -181,8 +184,7 @@ func (f *Firewall) Guard(ctx context.Context, own map[types.ResourceName]bool) (
 				managed, known[name] = true, true
 			}
 		}
-		if managed || slices.ContainsFunc(v.files, f.options.Files.Exists) &&
-			!f.options.Kubelet.KubeletServes(ctx, v.owns) {
+		if managed || slices.ContainsFunc(v.files, f.has) && !f.options.Kubelet.KubeletServes(ctx, v.owns) {
 			g.vendors = append(g.vendors, guarded{vendor: v, managed: managed})
 		}
 	}

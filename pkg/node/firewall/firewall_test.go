@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -45,6 +46,7 @@ type node struct {
 	own     []types.ResourceName // resources that are allocated here
 	kubelet []types.ResourceName // resources that the kubelet allocates
 	files   []string
+	made    time.Time // when the files were
 	plugins *fakePlugins
 	vendors []Vendor
 	state   string
@@ -70,9 +72,9 @@ type nodeFiles struct {
 	node node
 }
 
-// Exists implements DeviceFiles.
-func (f nodeFiles) Exists(path string) bool {
-	return strings.Contains(strings.Join(f.node.files, " "), path)
+// Made implements DeviceFiles.
+func (f nodeFiles) Made(path string) (time.Time, bool) {
+	return f.node.made, strings.Contains(strings.Join(f.node.files, " "), path)
 }
 
 func (n node) guard(t *testing.T) *Guard {
@@ -327,6 +329,12 @@ func TestWhatCannotBeOverriddenIsRefused(t *testing.T) {
 			Config:  mount("/var/run/nvidia-container-devices/all").Config,
 			Kubelet: []Gift{{Resource: "nvidia.com/other"}},
 		}, ByMount},
+		"an annotation of the plugin's with another value": {gpus, Container{
+			Config: &runtimeapi.ContainerConfig{Annotations: map[string]string{"cdi.k8s.io/x": "nvidia.com/gpu=0"}},
+			Kubelet: []Gift{{
+				Resource: "nvidia.com/other", Annotations: map[string]string{"cdi.k8s.io/x": "nvidia.com/other=7"},
+			}},
+		}, ByCDI},
 		"an annotation that the kubelet's plugin gave": {gpus, Container{
 			Config: &runtimeapi.ContainerConfig{Annotations: map[string]string{"cdi.k8s.io/x": "nvidia.com/other=7"}},
 			Kubelet: []Gift{{

@@ -64,7 +64,7 @@ func (u *unset) has(env []string) bool {
 		name, value, _ := strings.Cut(entry, "=")
 		values[name] = value
 	}
-	return (u.with == "" || values[u.with] != "") && values[u.without] == ""
+	return (u.with == "" || values[u.with] != "") && (u.without == "" || values[u.without] == "")
 }
 
 // taken is an entry of an environment that a reader takes.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -295,6 +296,7 @@ func TestAContainerWithoutItsVendorsVariablesIsEndedOnlyWhereThatStandsForAllDev
 		"nvidia.com/old":       {[]string{"CUDA_VERSION=9.0"}, fmt.Sprintf(missing, "NVIDIA_VISIBLE_DEVICES")},
 		"amd.com/gpu":          {nil, ""},
 		"huawei.com/Ascend910": {nil, ""},
+		"habana.ai/x":          {[]string{"=a", "PATH=/bin"}, fmt.Sprintf(missing, "HABANA_VISIBLE_DEVICES")},
 		"habana.ai/gaudi":      {nil, fmt.Sprintf(missing, "HABANA_VISIBLE_DEVICES")},
 	} {
 		taken := node{own: []types.ResourceName{resource}}.guard(t).Taken(containerOf(test.env, nil, true))
@@ -304,6 +306,30 @@ func TestAContainerWithoutItsVendorsVariablesIsEndedOnlyWhereThatStandsForAllDev
 		}
 		if got != test.want {
 			t.Errorf("%s, %q: %q, want %q", resource, test.env, got, test.want)
+		}
+	}
+}
+
+// Nothing gave it a device: kubecri let it pass as it was, and a restart must not end it.
+func TestAContainerThatIsOlderThanTheDevicesIsNotEndedForVariablesThatItLacks(t *testing.T) {
+	loaded, gaudi := time.Unix(1e9, 0), []types.ResourceName{"habana.ai/gaudi"}
+	for name, test := range map[string]struct {
+		own     []types.ResourceName
+		files   []string
+		created time.Time
+		ended   bool
+	}{
+		"older than the driver":         {gaudi, []string{"/dev/hl0"}, loaded.Add(-1), false},
+		"younger":                       {gaudi, []string{"/dev/hl0"}, loaded.Add(1), true},
+		"of an age that is not known":   {gaudi, []string{"/dev/hl0"}, time.Time{}, true},
+		"with devices by other files":   {gaudi, nil, loaded, true},
+		"with devices of the kubelet's": {nil, []string{"/dev/hl0"}, loaded.Add(1), false},
+	} {
+		c := containerOf(nil, nil, true)
+		c.Created = test.created
+		guard := node{own: test.own, files: test.files, made: loaded}.guard(t)
+		if ended := len(guard.Taken(c)) > 0; ended != test.ended {
+			t.Errorf("a container %s: ended %t", name, ended)
 		}
 	}
 }

@@ -35,8 +35,10 @@ import (
 const DefaultSocket = "/var/run/nri/nri.sock"
 
 const (
-	// index is the plugin's place among the others. It changes nothing, so any is as good.
-	index = "50"
+	// index is the plugin's place among the others, the first: the runtime shows plugins what those
+	// before them have set, and they must see the variables that kubecri overrides as it leaves
+	// them.
+	index = "00"
 	// probe is the name of the plugin that validates.
 	probe = deviceinfo.NRIPlugin + "-probe"
 	// probes is how often it is tried to register it, and probing the interval between two tries:

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/containerd/nri/pkg/api"
 	"golang.org/x/sys/unix"
@@ -51,14 +52,14 @@ func containerOf(sandbox *api.PodSandbox, c *api.Container) admission.Container 
 		config.Linux = &runtimeapi.LinuxContainerConfig{
 			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{Privileged: true},
 		}
-		return admission.Container{Pod: podOf(sandbox), Config: config, WithImage: true}
+		return admission.Container{Pod: podOf(sandbox), Config: config, WithImage: true, Created: createdAt(c)}
 	}
 	for _, d := range c.GetLinux().GetDevices() {
 		config.Devices = append(config.Devices, &runtimeapi.Device{
 			ContainerPath: d.GetPath(), HostPath: hostPathOf(d), Permissions: permissionsOf(d, rules),
 		})
 	}
-	return admission.Container{Pod: podOf(sandbox), Config: config, WithImage: true}
+	return admission.Container{Pod: podOf(sandbox), Config: config, WithImage: true, Created: createdAt(c)}
 }
 
 // annotationsOf returns the container's own annotations. A runtime may be configured to copy some
@@ -137,4 +138,12 @@ func nodeAt(path string) (*api.LinuxDevice, error) {
 		Path: path, Type: kind, Major: int64(unix.Major(stat.Rdev)), Minor: int64(unix.Minor(stat.Rdev)),
 		FileMode: api.FileMode(info.Mode().Perm()), Uid: api.UInt32(stat.Uid), Gid: api.UInt32(stat.Gid),
 	}, nil
+}
+
+// createdAt returns when the runtime created the container; the zero time where it does not say so.
+func createdAt(c *api.Container) time.Time {
+	if c.GetCreatedAt() <= 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, c.GetCreatedAt())
 }

@@ -410,7 +410,7 @@ func (nvidiaFiles) Number(path string) (firewall.DeviceNumber, error) {
 
 func (nvidiaFiles) Glob(string) []string { return nil }
 
-func (nvidiaFiles) Exists(path string) bool { return path == "/dev/nvidiactl" }
+func (nvidiaFiles) Made(path string) (time.Time, bool) { return time.Time{}, path == "/dev/nvidiactl" }
 
 // discards are the events and metrics of an admission that nothing reads.
 type discards struct{}

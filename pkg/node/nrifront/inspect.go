@@ -35,7 +35,8 @@ func (f *Front) inspect(
 	var left []existing
 	since := f.options.Key.KeySince()
 	for _, c := range containers {
-		old := c.GetCreatedAt() > 0 && time.Unix(0, c.GetCreatedAt()).Before(since)
+		created := createdAt(c)
+		old := !created.IsZero() && created.Before(since)
 		if pod := pods[c.GetPodSandboxId()]; pod != nil && !old {
 			left = append(left, existing{c.GetId(), containerOf(pod, c)})
 		}

@@ -4,6 +4,9 @@
 package allocation
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
@@ -24,6 +27,33 @@ func (s *Set) Uncovered(r *request.Request) []request.Uncovered {
 		found = append(found, counting.Uncovered(container.Name, info.Requests, info.KubeRequests)...)
 	}
 	return found
+}
+
+// Parts returns the plain resources of whose devices a pod requests parts, such as memory of a GPU,
+// sorted. No limit and no quota counts them.
+func (s *Set) Parts(r *request.Request) []types.ResourceName {
+	found := map[types.ResourceName]bool{}
+	add := func(requests types.ResourceList) {
+		for name, quantity := range requests {
+			path, err := resource.ParsePath(resource.WithPrefix(name))
+			if err != nil || quantity == 0 {
+				continue
+			}
+			if _, whole := s.countedAs(path.Name()); whole {
+				continue
+			}
+			for counted, plain := range s.counted {
+				if counted.level == path.DeviceLevel() {
+					found[plain] = true
+				}
+			}
+		}
+	}
+	add(r.Pod.Requests)
+	for _, container := range r.Containers {
+		add(r.Content().Container(container.Name).Requests)
+	}
+	return slices.Sorted(maps.Keys(found))
 }
 
 // Counted returns how many whole devices a pod with an allocation holds, by the plain resource that

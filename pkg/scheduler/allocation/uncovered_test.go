@@ -98,6 +98,45 @@ func TestWhatIsRequestedBeyondTheLimits(t *testing.T) {
 	}
 }
 
+func TestThePartsThatAPodRequests(t *testing.T) {
+	set := allocation.New(klog.Background(), nil,
+		allocation.Named{File: "built in", Plugin: kubeletplugin.New()},
+		allocation.Named{File: "a.so", Plugin: counting{counted: []devicescheduler.CountedDevice{
+			{Plain: "nvidia.com/gpu", Level: "gpu", Resource: "cards"},
+			{Plain: "example.com/widget", Level: "widget", Resource: "cards"},
+		}}},
+	)
+	type list = types.ResourceList
+	gpus := []types.ResourceName{"nvidia.com/gpu"}
+	for name, test := range map[string]struct {
+		pod, main list
+		want      []types.ResourceName
+	}{
+		"nothing":              {},
+		"whole devices":        {main: list{"gpu/a/cards": 1, "nvidia.com/gpu": 1}},
+		"how they are chosen":  {main: list{"gpu/gpu-generate-topology": 1}},
+		"none of a part":       {main: list{"gpu/a/memory": 0}},
+		"a part":               {main: list{"gpu/a/memory": 1}, want: gpus},
+		"a part for the pod":   {pod: list{"gpu/a/memory": 1}, want: gpus},
+		"a part in a group":    {main: list{"gpugrp0/A/gpu/a/memory": 1}, want: gpus},
+		"a device with a part": {main: list{"gpu/a/cards": 1, "gpu/a/memory": 1}, want: gpus},
+		"a kubelet's device":   {main: list{"numa/A/vendor.example:nic/0/device": 1}},
+		"a part of two kinds": {
+			main: list{"gpu/a/memory": 1, "widget/a/x": 1},
+			want: []types.ResourceName{"example.com/widget", "nvidia.com/gpu"},
+		},
+		"a device of no plugin's": {main: list{"tpu/a/memory": 1}},
+	} {
+		pod := &types.PodInfo{Requests: test.pod, RunningContainers: map[string]types.ContainerInfo{
+			"main": {Requests: test.main},
+		}}
+		got := set.Parts(&request.Request{Pod: pod, Containers: []grouptree.Container{{Name: "main"}}})
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // A limit covers what the same container requests, whichever kind of container that is.
 func TestEachContainerNeedsItsOwnLimits(t *testing.T) {
 	const gpu types.ResourceName = "nvidia.com/gpu"

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -48,9 +49,21 @@ func (l *countLimit) exceeded(held sdk.ResourceList) string {
 
 // naming returns the first quota that names the plain resource, or nil.
 func naming(counting []*v1.ResourceQuota, plain sdk.ResourceName) *v1.ResourceQuota {
+	return first(counting, plain, func(resource.Quantity) bool { return true })
+}
+
+// forbidding returns the first quota that allows nothing of the plain resource, or nil.
+func forbidding(counting []*v1.ResourceQuota, plain sdk.ResourceName) *v1.ResourceQuota {
+	return first(counting, plain, func(hard resource.Quantity) bool { return hard.IsZero() })
+}
+
+// first returns the first quota that names the plain resource with such a limit, or nil.
+func first(
+	counting []*v1.ResourceQuota, plain sdk.ResourceName, limits func(resource.Quantity) bool,
+) *v1.ResourceQuota {
 	for _, quota := range counting {
 		for _, prefix := range []string{v1.DefaultResourceRequestsPrefix, "limits."} {
-			if _, ok := quota.Spec.Hard[v1.ResourceName(prefix+string(plain))]; ok {
+			if hard, ok := quota.Spec.Hard[v1.ResourceName(prefix+string(plain))]; ok && limits(hard) {
 				return quota
 			}
 		}

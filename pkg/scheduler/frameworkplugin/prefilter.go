@@ -46,6 +46,9 @@ func (p *Plugin) PreFilter(
 	if refused := p.checkLimits(pod, request); refused != nil {
 		return nil, refused
 	}
+	if refused := p.checkParts(pod, request); refused != nil {
+		return nil, refused
+	}
 	limit, refused := p.countLimit(pod, request)
 	if refused != nil {
 		return nil, refused

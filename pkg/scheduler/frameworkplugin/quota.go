@@ -212,6 +212,28 @@ func (p *Plugin) checkLimits(pod *v1.Pod, request *request.Request) *fwk.Status 
 	return nil
 }
 
+// checkParts refuses a pod that requests a part of a device, such as memory of a GPU, where a quota
+// allows none of its devices: a quota counts no parts, and so each would pass by it.
+func (p *Plugin) checkParts(pod *v1.Pod, request *request.Request) *fwk.Status {
+	parts := p.schedulers.Parts(request)
+	if len(parts) == 0 || p.quotaMode == QuotaWarn {
+		return nil
+	}
+	requested := fmt.Sprintf("the pod requests a part of a device of %s", parts[0])
+	counting, refused := p.countingQuotas(pod, requested)
+	if refused != nil {
+		return refused
+	}
+	for _, plain := range parts {
+		if quota := forbidding(counting, plain); quota != nil {
+			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, fmt.Sprintf("the pod requests a part of a device of "+
+				"%s, and quota %q of namespace %q allows none of them: raise the quota, or remove the request",
+				plain, quota.Name, pod.Namespace))
+		}
+	}
+	return nil
+}
+
 // countLimit returns the limit for a pod, or nil if it cannot hold more than Kubernetes counts, or
 // if no quota does.
 func (p *Plugin) countLimit(pod *v1.Pod, request *request.Request) (*countLimit, *fwk.Status) {

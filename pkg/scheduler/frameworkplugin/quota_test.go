@@ -141,6 +141,52 @@ func TestPodsThatRequestMoreThanTheirLimitsPassByNoQuota(t *testing.T) {
 	}
 }
 
+func TestAPartOfADeviceIsRefusedWhereAQuotaAllowsNoDevice(t *testing.T) {
+	part := func() *v1.Pod {
+		return annotated(newPod("p", 0), `{"runningcontainer":{"main":{"requests":{"gpu/a/memory":1}}}}`)
+	}
+	none := func(name v1.ResourceName) *v1.ResourceQuota {
+		q := quota(name)
+		q.Spec.Hard[name] = resource.MustParse("0")
+		return q
+	}
+	const text = `requests a part of a device of nvidia.com/gpu, and quota "q" of namespace "default" allows none`
+	for name, test := range map[string]struct {
+		mode    QuotaMode
+		quota   *v1.ResourceQuota
+		refused bool
+	}{
+		"no quota":                          {},
+		"a quota of some":                   {quota: quota("requests.nvidia.com/gpu")},
+		"a quota of none":                   {quota: none("requests.nvidia.com/gpu"), refused: true},
+		"a quota of none by limits":         {quota: none("limits.nvidia.com/gpu"), refused: true},
+		"a quota of no CPU":                 {quota: none("requests.cpu")},
+		"a quota of none, and no refusals":  {mode: QuotaWarn, quota: none("requests.nvidia.com/gpu")},
+		"a quota of none, refusals for all": {mode: QuotaEverywhere, quota: none("requests.nvidia.com/gpu"), refused: true},
+		"no quota, refusals for all":        {mode: QuotaEverywhere},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixtureOf(t, &countedGPUs{}, []*v1.Node{newNode("n", "GPU-0")})
+			pod := part()
+			f.waiting(pod)
+			f.plugin.quotaMode = test.mode
+			if test.quota != nil {
+				if err := f.client.Tracker().Add(test.quota); err != nil {
+					t.Fatal(err)
+				}
+			}
+			status := f.preFilter(pod)
+			if strings.Contains(status.Message(), "does not know yet") {
+				f.awaitActivation()
+				status = f.preFilter(pod)
+			}
+			if refused := strings.Contains(status.Message(), text); refused != test.refused {
+				t.Errorf("status %v, want that the pod is refused: %t", status, test.refused)
+			}
+		})
+	}
+}
+
 func TestAPodIsTriedAgainWhenAQuotaChanges(t *testing.T) {
 	pod := annotated(newPod("p", 0), `{"runningcontainer":{"main":{"requests":{"pair/A/gpu/a/cards":1}}}}`)
 	f := newFixtureOf(t, &countedGPUs{}, []*v1.Node{newNode("n", "GPU-0")})

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -172,7 +173,9 @@ func (n *node) expectNothingObeyed(ctx context.Context, t *testing.T) (running i
 				continue
 			}
 			running++
-			if devices := config.obeyed(); len(devices) > 0 {
+			// kubecri gives out none of Habana's devices here: then the lack of a variable is no request.
+			devices := slices.DeleteFunc(config.obeyed(), func(what string) bool { return what == withoutHabana })
+			if len(devices) > 0 {
 				err = fmt.Errorf("container %s runs with %.300q", c.GetId(), devices)
 			}
 			errs = append(errs, err)

@@ -42,6 +42,9 @@ func (c config) first(begin string) (entry string, set bool) {
 	return "", false
 }
 
+// withoutHabana is what Habana's runtime obeys where there is no variable.
+const withoutHabana = "no HABANA_VISIBLE_DEVICES in the mode legacy"
+
 // obeyed returns what of the container the runtimes of vendors would give it devices for, by the
 // code of those runtimes; the container was allocated none. It knows nothing of kubecri's firewall.
 func (c config) obeyed() (devices []string) {
@@ -78,7 +81,9 @@ func (c config) obeyed() (devices []string) {
 	if entry, set := c.first("HABANA_VISIBLE_DEVICES"); set && !strings.HasSuffix(entry, "=none") {
 		add("%s in the mode oci", entry)
 	}
-	if habana, _ := c.last("HABANA_VISIBLE_DEVICES"); habana != "none" {
+	if habana, set := c.last("HABANA_VISIBLE_DEVICES"); !set {
+		add("%s", withoutHabana)
+	} else if habana != "none" {
 		add("HABANA_VISIBLE_DEVICES=%s in the mode legacy", habana)
 	}
 	// ascend-docker-runtime: the last of the name; in 2023 the first with Ascend in its value.
