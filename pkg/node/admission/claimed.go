@@ -5,6 +5,7 @@ package admission
 
 import (
 	"context"
+	"strings"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
@@ -16,7 +17,8 @@ import (
 // created. The allocations are verified as for a container. A pod is left out if its allocation
 // cannot be verified now, or names devices of other pods.
 //
-// Claimed grants nothing, does not wait, and reports nothing to the pod's owner.
+// Claimed grants nothing, does not wait, reports nothing, and remembers no refusal: the pod may be
+// none of this node's device pods, which is decided when its container is created.
 func (a *Admission) Claimed(podUIDs []string, granted []grants.Allocation) []grants.Allocation {
 	var claims []grants.Allocation
 	for _, uid := range podUIDs {
@@ -31,7 +33,7 @@ func (a *Admission) Claimed(podUIDs []string, granted []grants.Allocation) []gra
 // claimed returns the verified allocation of a pod.
 func (a *Admission) claimed(uid string) (claim grants.Allocation, ok bool) {
 	spec, known := a.Pods.Get(uid)
-	if !known || spec.Allocation == "" {
+	if !known || !strings.Contains(spec.Allocation, allocated) {
 		return grants.Allocation{}, false
 	}
 	r := &request{spec: spec, podRef: newPodRef(Pod{

@@ -105,3 +105,44 @@ func TestAPodWithAValidSealClaimsItsDevices(t *testing.T) {
 		}
 	}
 }
+
+// A pod of another scheduler, or one that names its node, may have any text in the annotation.
+func TestReadingClaimsRefusesNoContainer(t *testing.T) {
+	for name, text := range map[string]string{
+		"an empty object": `{}`, "no requests": `{"requests":{}}`, "a name alone": `{"podname":"x"}`,
+		"an option alone": `{"requests":{"option":1}}`,
+		"no devices":      `{"runningcontainer":{"main":{"allocatefrom":{}}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := fixtureWith(t, &cards{}, &widgets{})
+			annotations := map[string]string{deviceinfo.Annotation: text}
+			f.bind("u", plain, annotations)
+			for range 2 {
+				if claimed := f.Claimed([]string{"u"}, nil); len(claimed) > 0 {
+					t.Errorf("claimed %v", claimed)
+				}
+			}
+			if _, err := f.create(t, "u", "main", sourceAPI, annotations); err != nil {
+				t.Error(err)
+			}
+			if f.Grants.Has("u") || len(f.warnings) > 0 {
+				t.Errorf("granted %t, warnings %q", f.Grants.Has("u"), f.warnings)
+			}
+		})
+	}
+}
+
+// A pod whose allocation is refused now may be judged otherwise when its container is created.
+func TestReadingClaimsRemembersNoRefusal(t *testing.T) {
+	f := fixtureWith(t, &cards{}, &widgets{})
+	f.withSeals(seal.Enforce, nil)
+	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}})
+	f.bind("u", requesting, annotations)
+	if claimed := f.Claimed([]string{"u"}, nil); len(claimed) > 0 {
+		t.Errorf("claimed %v", claimed)
+	}
+	pod := newPodRef(Pod{UID: "u", Annotations: annotations})
+	if err := f.remembered(pod); err != nil {
+		t.Errorf("it is remembered that %v", err)
+	}
+}

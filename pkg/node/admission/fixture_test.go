@@ -178,7 +178,7 @@ func newFixtureAt(t *testing.T, path, boot string, load plugins.Load, served ...
 		NodeName: "node-1", Pods: nodePods{f.pods, registry}, Devices: manager, Grants: record,
 		Responses: record.Responses(), HostFS: devNodes{}, CDI: f, Images: f, Variables: f,
 		Kubelet: kubelet{f}, Sandboxes: sandboxes{f},
-		Events: f, Metrics: f,
+		Events: f, Metrics: f, Refusals: NewRefusals(),
 	}}
 	return f
 }

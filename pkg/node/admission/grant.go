@@ -31,7 +31,7 @@ func (a *Admission) grant(ctx context.Context, r *request) error {
 	var conflict *grants.Conflict
 	switch {
 	case errors.As(err, &conflict):
-		return a.Refusals.addUntil(r.podRef, neverUntil(after(conflictMemory), err))
+		return a.Refusals.remember(r.podRef, neverUntil(after(conflictMemory), err))
 	case err != nil:
 		return later(err)
 	}

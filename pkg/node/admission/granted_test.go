@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -41,20 +43,23 @@ func TestARestartedContainerGetsTheSameDevicesWhateverTheAnnotationHasBecome(t *
 }
 
 func TestASecondPodGetsTheDeviceOnlyWhenTheFirstIsGone(t *testing.T) {
-	f := newFixture(t, true)
-	f.pods["a"], f.pods["b"] = requesting, requesting
-	same := map[string][]types.ResourceName{"main": {card0}}
-	if _, err := f.create(t, "a", "main", "api", allocation(t, "pod-a", "node-1", same)); err != nil {
-		t.Fatal(err)
-	}
-	_, err := f.create(t, "b", "main", "api", allocation(t, "pod-b", "node-1", same))
-	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "default/pod-a") {
-		t.Errorf("while the first lives: %v", err)
-	}
-	delete(f.live, "a")
-	if _, err := f.create(t, "b", "main", "api", allocation(t, "pod-b", "node-1", same)); err != nil {
-		t.Errorf("when the first is gone: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, true)
+		f.pods["a"], f.pods["b"] = requesting, requesting
+		same := map[string][]types.ResourceName{"main": {card0}}
+		if _, err := f.create(t, "a", "main", "api", allocation(t, "pod-a", "node-1", same)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := f.create(t, "b", "main", "api", allocation(t, "pod-b", "node-1", same))
+		if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "default/pod-a") {
+			t.Errorf("while the first lives: %v", err)
+		}
+		delete(f.live, "a")
+		time.Sleep(2 * conflictMemory)
+		if _, err := f.create(t, "b", "main", "api", allocation(t, "pod-b", "node-1", same)); err != nil {
+			t.Errorf("when the first is gone: %v", err)
+		}
+	})
 }
 
 // forgetful is a record that finds a pod gone right after it said that it has it.

@@ -91,20 +91,18 @@ func (r *Refusals) get(pod podRef) error {
 	return known.holds()
 }
 
-// add remembers a cause that depends on nothing but the pod's UID and annotation. It returns it.
-func (r *Refusals) add(pod podRef, cause error) error {
-	if r != nil {
-		r.annotations.Add(r.key(pod), remembered{cause: cause})
-	}
-	return cause
-}
-
-// addUntil remembers an error of neverUntil, whose cause depends on the pod's UID and annotation,
-// until its channel is closed. It returns the error, and any other as it is.
-func (r *Refusals) addUntil(pod podRef, err error) error {
+// remember remembers the refusal of a pod whose container is created now, if it depends on no more
+// than its basis; an error for another reason is not remembered. It returns the error.
+func (r *Refusals) remember(pod podRef, err error) error {
 	var refused *refusal
-	if r != nil && errors.As(err, &refused) && refused.until != nil {
+	if r == nil || !errors.As(err, &refused) {
+		return err
+	}
+	switch refused.basis {
+	case basedOnAnnotation:
 		r.annotations.Add(r.key(pod), remembered{refused.cause, refused.until})
+	case basedOnSeal:
+		r.annotations.Add(r.sealKey(pod), remembered{refused.cause, refused.until})
 	}
 	return err
 }
@@ -116,15 +114,6 @@ func (r *Refusals) getSealed(pod podRef) error {
 	}
 	known, _ := r.annotations.Get(r.sealKey(pod))
 	return known.holds()
-}
-
-// addSealed remembers a cause that depends on the pod's UID, annotation and seal alone: no key that
-// the node learns of makes the seal valid. It returns the cause.
-func (r *Refusals) addSealed(pod podRef, cause error) error {
-	if r != nil {
-		r.annotations.Add(r.sealKey(pod), remembered{cause: cause})
-	}
-	return cause
 }
 
 // logs reports whether to log a refusal of the pod now, and whether that is the last one for a

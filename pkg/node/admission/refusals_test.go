@@ -73,7 +73,6 @@ func (c *countedReads) Image(context.Context, *runtimeapi.ImageSpec) (images.Ima
 
 func TestAPodThatWasRefusedBeforeIsRefusedWithoutItsImage(t *testing.T) {
 	f := newFixture(t, true)
-	f.Refusals = NewRefusals()
 	f.pods["u"] = plain
 	read := new(countedReads)
 	f.Images = read
@@ -105,7 +104,6 @@ func TestALongAnnotationThatOnlyNamesAnAllocationIsRefusedOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, true)
-			f.Refusals = NewRefusals()
 			f.pods["u"] = plain
 			create := func() error {
 				_, err := f.create(t, "u", "main", "api", map[string]string{deviceinfo.Annotation: annotation})
@@ -138,7 +136,6 @@ func TestARefusalForDevicesIsNotDecidedAgainUntilTheInventoryChanges(t *testing.
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, true)
-			f.Refusals = NewRefusals()
 			f.pods["u"] = requesting
 			changing := &changingInventory{Devices: f.Devices, changed: make(chan struct{})}
 			f.Devices = changing
@@ -179,7 +176,6 @@ func (c *countedGrants) Grant(ctx context.Context, wanted grants.Allocation, cap
 func TestAPodWhoseDeviceAnotherPodHoldsIsDecidedOnceForAllItsContainersAndAgainWhenItIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, true)
-		f.Refusals = NewRefusals()
 		counted := &countedGrants{Grants: f.Admission.Grants}
 		f.Admission.Grants = counted
 		f.pods["a"], f.pods["b"] = requesting, requesting
@@ -222,7 +218,6 @@ func (c *changingInventory) Inventory() (*plugins.Inventory, <-chan struct{}) {
 
 func TestARepeatedRefusalIsNotDecidedAgainUntilTheAnnotationChanges(t *testing.T) {
 	f := newFixture(t, true)
-	f.Refusals = NewRefusals()
 	f.pods["u"] = plain
 	raw := func(annotation string) []byte {
 		return createRequest(t, "u", "api", map[string]string{deviceinfo.Annotation: annotation},
@@ -273,7 +268,6 @@ func TestAnAllocationThatWasRefusedIsNotDecodedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, true)
-			f.Refusals = NewRefusals()
 			f.pods["u"] = plain
 			if test.seals {
 				f.withSeals(seal.Enforce, nil)
@@ -294,7 +288,6 @@ func TestAnAllocationThatWasRefusedIsNotDecodedAgain(t *testing.T) {
 
 func TestRefusalsOfOnePodAreLoggedAFewTimes(t *testing.T) {
 	f := newFixture(t, true)
-	f.Refusals = NewRefusals()
 	var lines bytes.Buffer
 	ctx := klog.NewContext(context.Background(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&lines))))
 	for range 100 {

@@ -24,9 +24,22 @@ type refusal struct {
 	code  codes.Code
 	cause error
 	quiet bool // not for the pod's owner
-	// until is closed when the cause may have ceased. Nil if that is not known.
+	basis basis
+	// until is closed when the cause may have ceased. Nil if that is not known, or never.
 	until <-chan struct{}
 }
+
+// basis is all that a refusal depends on: while it is the same, the pod is refused again.
+type basis int
+
+const (
+	// unknownBasis is for a refusal that depends on more than the pod's annotations.
+	unknownBasis basis = iota
+	// basedOnAnnotation is the pod's UID and its annotation KubeDevice/DeviceInfo.
+	basedOnAnnotation
+	// basedOnSeal is the same and the annotation KubeDevice/Seal.
+	basedOnSeal
+)
 
 func (r *refusal) Error() string { return r.cause.Error() }
 
@@ -39,10 +52,15 @@ const scheduleAgain = "delete the pod to have it scheduled again"
 // never refuses what is wrong with the pod or its devices; only a change there helps.
 func never(cause error) error { return &refusal{code: codes.FailedPrecondition, cause: cause} }
 
-// neverUntil is never for what the pod is refused for again until the channel is closed, as it is
-// when the node's inventory changes.
+// neverBasedOn is never for a refusal that depends on its basis alone.
+func neverBasedOn(basis basis, cause error) error {
+	return &refusal{code: codes.FailedPrecondition, cause: cause, basis: basis}
+}
+
+// neverUntil is neverBasedOn the annotation until the channel is closed, as it is when the node's
+// inventory changes.
 func neverUntil(changed <-chan struct{}, cause error) error {
-	return &refusal{code: codes.FailedPrecondition, cause: cause, until: changed}
+	return &refusal{code: codes.FailedPrecondition, cause: cause, basis: basedOnAnnotation, until: changed}
 }
 
 // later refuses what may work when it is tried again.

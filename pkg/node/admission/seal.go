@@ -61,6 +61,6 @@ func (a *Admission) checkSeal(r *request) (result string, err error) {
 	case seal.UnknownKey:
 		return string(reason), later(err) // its certificate may be on the way
 	default:
-		return string(reason), never(a.Refusals.addSealed(r.podRef, err))
+		return string(reason), neverBasedOn(basedOnSeal, err) // no key that the node gets makes it valid
 	}
 }

@@ -61,20 +61,20 @@ func (a *Admission) verify(ctx context.Context, r *request) (devicePod bool, err
 		return false, later(err)
 	}
 	if err := a.verifyClaim(ctx, r, a.verifySeal); err != nil {
-		return false, err
+		return false, a.Refusals.remember(r.podRef, err)
 	}
 	return true, nil
 }
 
 // verifyClaim verifies, for all containers of the pod, the allocation that it claims; sealed checks
-// its seal.
+// its seal. It has no side effects but those of sealed.
 func (a *Admission) verifyClaim(ctx context.Context, r *request, sealed func(*request) error) error {
 	written, err := r.annotation()
 	if err == nil {
 		r.claimed, err = r.spec.BoundTo(a.NodeName).Allocation(written)
 	}
 	if err != nil {
-		return never(a.Refusals.add(r.podRef, err))
+		return neverBasedOn(basedOnAnnotation, err)
 	}
 	if err := sealed(r); err != nil {
 		return err
@@ -83,14 +83,14 @@ func (a *Admission) verifyClaim(ctx context.Context, r *request, sealed func(*re
 	containers := containersOf(r.claimed)
 	for _, name := range slices.Sorted(maps.Keys(containers)) {
 		if err := a.wellFormed(name, containers[name], r.spec.Requests[name]); err != nil {
-			return never(a.Refusals.add(r.podRef, err))
+			return neverBasedOn(basedOnAnnotation, err)
 		}
 		if err := a.verifyContainer(ctx, r.spec, name, containers[name].AllocateFrom); err != nil {
-			return a.Refusals.addUntil(r.podRef, err)
+			return err
 		}
 	}
 	if err := deviceinfo.CheckContainers(r.claimed); err != nil {
-		return never(a.Refusals.add(r.podRef, err))
+		return neverBasedOn(basedOnAnnotation, err)
 	}
 	r.claimed = withoutRequests(r.claimed)
 	r.verified = verification{r.claimed, inventory}
