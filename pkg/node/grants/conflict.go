@@ -6,11 +6,8 @@ package grants
 import (
 	"fmt"
 	"iter"
-	"maps"
 	"math"
-	"slices"
 
-	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -29,7 +26,7 @@ type Conflict struct {
 	Held    int64
 	Holders []string
 	// Alone says that Resource is not short, but that the pod or one of the holders has the device
-	// alone: see findAlone. Held is 0 then.
+	// alone: see usage.alone. Held is 0 then.
 	Alone bool
 
 	uids []string // of the holders
@@ -70,64 +67,13 @@ func taken(a *Allocation, containers func(name string) bool) types.ResourceList 
 // FindConflict returns the first of the requested resources, by name, that the node does not have
 // next to what the others hold, by pod UID, or nil.
 func FindConflict(requested types.ResourceList, others map[string]*Allocation, capacity Capacity) *Conflict {
-	held := make(map[*Allocation]types.ResourceList, len(others))
-	inUse := types.ResourceList{}
+	names := newRequestedNames()
+	names.add(requested)
+	used := newUsage(names, capacity)
 	for _, other := range others {
-		held[other] = underCurrentNames(other.Holds(), requested, capacity)
-		grouptree.Take(inUse, held[other])
+		used.add(other, other.Holds())
 	}
-	for _, name := range slices.Sorted(maps.Keys(requested)) {
-		quantity, _ := capacity(name)
-		c := &Conflict{Resource: name, Requested: requested[name], Capacity: quantity, Held: inUse[name]}
-		// Written so that no sum can overflow.
-		if c.Requested <= c.Capacity && c.Held <= c.Capacity-c.Requested {
-			continue
-		}
-		for other, holds := range held {
-			if holds[name] > 0 {
-				c.addHolder(other)
-			}
-		}
-		slices.Sort(c.Holders)
-		return c
-	}
-	return findAlone(requested, held, capacity)
-}
-
-func (c *Conflict) addHolder(a *Allocation) {
-	c.Holders = append(c.Holders, a.Pod())
-	c.uids = append(c.uids, a.PodUID)
-}
-
-// findAlone returns the first requested resource, by name, of a device that the pod cannot share
-// with those that hold something of it, or nil. A pod that holds all there is of one of a device's
-// resources, as the card of a GPU, has the device alone: it uses the device whichever resource it
-// was given, and so would the others.
-func findAlone(requested types.ResourceList, held map[*Allocation]types.ResourceList, capacity Capacity) *Conflict {
-	wanted := devicesOf(requested, capacity)
-	holds := make(map[*Allocation]map[string]bool, len(held))
-	for other, list := range held {
-		holds[other] = devicesOf(list, capacity)
-	}
-	for _, name := range slices.Sorted(maps.Keys(requested)) {
-		device := deviceOf(name)
-		all, isDevice := wanted[device]
-		if !isDevice {
-			continue
-		}
-		quantity, _ := capacity(name)
-		c := &Conflict{Resource: name, Requested: requested[name], Capacity: quantity, Alone: true}
-		for other, devices := range holds {
-			if theirs, shared := devices[device]; shared && (all || theirs) {
-				c.addHolder(other)
-			}
-		}
-		if len(c.Holders) > 0 {
-			slices.Sort(c.Holders)
-			return c
-		}
-	}
-	return nil
+	return used.conflict(requested, nil)
 }
 
 // devicesOf returns the devices of which something is held, by path, and whether that is all there
@@ -154,44 +100,6 @@ func deviceOf(name types.ResourceName) string {
 		return ""
 	}
 	return path.Device()
-}
-
-// underCurrentNames returns what is held under the names that the node has now. A device keeps its
-// ID, but the groups above it are numbered again when the node discovers its devices again: what is
-// held under a name that the node has no more counts for each requested device that is the same.
-func underCurrentNames(held, requested types.ResourceList, capacity Capacity) types.ResourceList {
-	now := types.ResourceList{}
-	for name, quantity := range held {
-		if _, known := capacity(name); known {
-			grouptree.Take(now, types.ResourceList{name: quantity})
-			continue
-		}
-		for current := range currentNames(name, requested) {
-			grouptree.Take(now, types.ResourceList{current: quantity})
-		}
-	}
-	return now
-}
-
-// currentNames returns the names that the resource has if its device is one of those that are
-// requested.
-func currentNames(name types.ResourceName, requested types.ResourceList) map[types.ResourceName]bool {
-	current := map[types.ResourceName]bool{}
-	path, err := resource.ParsePath(name)
-	for other := range requested {
-		otherPath, otherErr := resource.ParsePath(other)
-		switch {
-		case err != nil || otherErr != nil:
-			if other == name {
-				current[name] = true
-			}
-		case path.Depth() > 0 && path.SameDevice(otherPath):
-			current[types.ResourceName(types.DeviceGroupPrefix+"/"+otherPath.Device()+"/"+path.Resource())] = true
-		case path == otherPath:
-			current[name] = true
-		}
-	}
-	return current
 }
 
 // SameResource reports whether both are names of one resource of one device, whichever groups it is
