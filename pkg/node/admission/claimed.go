@@ -20,8 +20,15 @@ import (
 // Claimed grants nothing, does not wait, reports nothing, and remembers no refusal: the pod may be
 // none of this node's device pods, which is decided when its container is created.
 func (a *Admission) Claimed(podUIDs []string, granted []grants.Allocation) []grants.Allocation {
+	has := make(map[string]bool, len(granted))
+	for i := range granted {
+		has[granted[i].PodUID] = true
+	}
 	var claims []grants.Allocation
 	for _, uid := range podUIDs {
+		if has[uid] {
+			continue
+		}
 		if claim, ok := a.claimed(uid); ok {
 			claims = append(claims, claim)
 		}

@@ -146,3 +146,32 @@ func TestReadingClaimsRemembersNoRefusal(t *testing.T) {
 		t.Errorf("it is remembered that %v", err)
 	}
 }
+
+// countedSeals counts how often a seal was verified.
+type countedSeals struct {
+	Seals
+	verified int
+}
+
+// Verifier implements Seals.
+func (c *countedSeals) Verifier() (*seal.Verifier, error) {
+	c.verified++
+	return c.Seals.Verifier()
+}
+
+// Most pods of a node have a grant, and agents list them every few seconds.
+func TestOnlyPodsWithoutAGrantAreVerifiedWhenClaimsAreRead(t *testing.T) {
+	f := fixtureWith(t, &cards{}, &widgets{})
+	f.withSeals(seal.Enforce, nil)
+	counted := &countedSeals{Seals: f.Seals}
+	f.Seals = counted
+	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}})
+	f.bind("u", requesting, sealed(t, 1, "u", annotations, nil))
+	if claimed := f.Claimed([]string{"u"}, nil); len(claimed) != 1 || counted.verified != 1 {
+		t.Fatalf("claimed %v, verified %d times", claimed, counted.verified)
+	}
+	granted := []grants.Allocation{{PodUID: "u", PodInfo: types.NewPodInfo()}}
+	if claimed := f.Claimed([]string{"u"}, granted); len(claimed) > 0 || counted.verified != 1 {
+		t.Errorf("with a grant: claimed %v, verified %d times", claimed, counted.verified)
+	}
+}
