@@ -34,7 +34,7 @@ func (a *Admission) Admit(ctx context.Context, c Container) (addition *runtimeap
 		err = a.guard(ctx, r)
 	}
 	if err == nil && devicePod {
-		err = a.grant(ctx, r)
+		err = a.Refusals.remember(r.podRef, a.grant(ctx, r))
 	}
 	result := Passed
 	if err == nil {

@@ -18,7 +18,8 @@ import (
 // A decision is what finds that they have left: it compares the checkpoint with the runtime, which
 // takes 8 ms with 110 pods (BenchmarkRefusedGrant) and the time of the runtime's lists. So a
 // refusal is not remembered until the grants change, but for as long as the kubelet takes to try
-// the other containers of the pod. It tries the pod again after ten seconds.
+// the other containers of the pod. It tries the pod again after ten seconds. A refusal before the
+// pod's first container is created, by Claims, is not remembered.
 const conflictMemory = time.Second
 
 // grant grants the pod the allocation that it claims, unless it was granted one before.
@@ -31,7 +32,7 @@ func (a *Admission) grant(ctx context.Context, r *request) error {
 	var conflict *grants.Conflict
 	switch {
 	case errors.As(err, &conflict):
-		return a.Refusals.remember(r.podRef, neverUntil(after(conflictMemory), err))
+		return neverUntil(after(conflictMemory), err)
 	case err != nil:
 		return later(err)
 	}

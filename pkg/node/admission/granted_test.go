@@ -5,6 +5,7 @@ package admission
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -131,4 +132,27 @@ func TestAPodWhoseRecordIsLostInTheMiddleOfItsStartGetsTheRestOfItsDevices(t *te
 			t.Errorf("container %s gets %v, %v; want %s", step.container, got.GetDevices(), err, step.want)
 		}
 	}
+}
+
+// The sandbox of a pod is created a few hundred milliseconds before its first container.
+func TestARefusalAheadOfTheFirstContainerIsNotRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, true)
+		f.pods["a"], f.pods["b"] = requesting, requesting
+		same := map[string][]types.ResourceName{"main": {card0}}
+		if _, err := f.create(t, "a", "main", sourceAPI, allocation(t, "pod-a", "node-1", same)); err != nil {
+			t.Fatal(err)
+		}
+		annotations := allocation(t, "pod-b", "node-1", same)
+		ahead := Pod{UID: "b", Namespace: "default", Name: "pod-b", Annotations: maps.Clone(annotations)}
+		ahead.Annotations[sourceAnnotation] = sourceAPI
+		if _, err := f.Claims(t.Context(), ahead); status.Code(err) == codes.OK {
+			t.Fatal("two pods were granted one device")
+		}
+		delete(f.live, "a")
+		time.Sleep(300 * time.Millisecond)
+		if _, err := f.create(t, "b", "main", sourceAPI, annotations); err != nil {
+			t.Errorf("when the holder is gone: %v", err)
+		}
+	})
 }
