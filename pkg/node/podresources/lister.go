@@ -29,7 +29,7 @@ func (l *lister) List(ctx context.Context,
 		return nil, err
 	}
 	// Read the grants after the call, so that they include those of all pods in the answer.
-	now := l.server.holdings(ctx, namesOf(answer.GetPodResources()...))
+	now := l.server.holdings(ctx, listing{pods: namesOf(answer.GetPodResources()...), all: true})
 	for _, pod := range answer.GetPodResources() {
 		complete(pod, now)
 	}
@@ -43,7 +43,7 @@ func (l *lister) Get(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	complete(answer.GetPodResources(), l.server.holdings(ctx, namesOf(answer.GetPodResources())))
+	complete(answer.GetPodResources(), l.server.holdings(ctx, listing{pods: namesOf(answer.GetPodResources())}))
 	return answer, nil
 }
 
@@ -102,7 +102,7 @@ func (l *alphaLister) List(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	now := l.server.holdings(ctx, namesOf(answer.GetPodResources()...))
+	now := l.server.holdings(ctx, listing{pods: namesOf(answer.GetPodResources()...), all: true})
 	for _, pod := range answer.GetPodResources() {
 		for _, container := range pod.GetContainers() {
 			held := now.deviceList(podName{pod.GetNamespace(), pod.GetName()}, container.GetName())

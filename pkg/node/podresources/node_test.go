@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -193,7 +194,9 @@ type fakeClaims struct {
 // Claimed implements Claims.
 func (c *fakeClaims) Claimed(podUIDs []string, granted []grants.Allocation) []grants.Allocation {
 	c.queried = append(c.queried, podUIDs)
-	return c.claims
+	return slices.DeleteFunc(slices.Clone(c.claims), func(claim grants.Allocation) bool {
+		return !slices.Contains(podUIDs, claim.PodUID)
+	})
 }
 
 // fakePods are the pods of a node. It belongs to one call at a time.

@@ -21,6 +21,9 @@ func TestListsTheDevicesOfAPodThatHasNotStarted(t *testing.T) {
 	n.claims("u1", "train", map[string][]string{"main": {gpu0}})
 	n.pods.list["u2"] = pods.Pod{Namespace: "default", Name: "ended", Allocation: "{}", Ended: true}
 	n.pods.list["u3"] = pods.Pod{Namespace: "default", Name: "plain"}
+	n.pods.list["u4"] = pods.Pod{
+		Namespace: "default", Name: "deleted", Allocation: "{}", Failure: pods.Failure{Terminating: true},
+	}
 	n.kubelet.lists(pod("train", "main", "side"))
 	n.serve()
 
@@ -89,28 +92,84 @@ func TestDoesNotWaitForPodsBeforeTheAPIServerHasListedThem(t *testing.T) {
 func TestAPodThatStaysUnknownIsWaitedForOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var u unknownPods
-		a, b := []podName{{"default", "a"}}, []podName{{"default", "a"}, {"default", "b"}}
-		expect := func(when string, unknown []podName, want time.Duration) {
+		a, b := podName{"default", "a"}, podName{"default", "b"}
+		expect := func(when string, want time.Duration, unknown ...podName) {
 			t.Helper()
+			u.forget(listing{pods: unknown}, unknown)
 			if got := u.wait(unknown); got != want {
 				t.Errorf("%s: %v, want %v", when, got, want)
 			}
 		}
-		expect("at first", a, unknownTimeout)
+		expect("at first", unknownTimeout, a)
 		time.Sleep(unknownTimeout / 2)
-		expect("at the next call", a, unknownTimeout/2)
+		expect("at the next call", unknownTimeout/2, a)
 		time.Sleep(unknownTimeout / 2)
-		expect("at the end of the time", a, 0)
-		expect("with another pod", b, unknownTimeout)
+		expect("at the end of the time", 0, a)
+		expect("with another pod", unknownTimeout, a, b)
 		time.Sleep(unknownExpiry + time.Second)
-		expect("much later", a, unknownTimeout)
+		expect("much later", unknownTimeout, a)
 		if len(u.until) != 2 { // b's time ended later
 			t.Errorf("%d pods are remembered", len(u.until))
 		}
 		time.Sleep(2 * unknownExpiry)
-		expect("without unknown pods", nil, 0)
+		expect("without unknown pods", 0)
 		if len(u.until) > 0 {
 			t.Errorf("%v are remembered", u.until)
 		}
 	})
+}
+
+// A StatefulSet creates its pods again under their names.
+func TestTheNextPodOfANameIsWaitedFor(t *testing.T) {
+	db := []podName{{"default", "db-0"}}
+	for name, test := range map[string]struct {
+		between listing
+		unknown []podName // of these
+		want    time.Duration
+	}{
+		"once its pod is known":                     {between: listing{pods: db}, want: unknownTimeout},
+		"once the kubelet does not list it":         {between: listing{all: true}, want: unknownTimeout},
+		"but not while it is listed and unknown":    {between: listing{pods: db, all: true}, unknown: db},
+		"but not because a call is for another pod": {between: listing{pods: []podName{{"default", "web"}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var u unknownPods
+				u.wait(db)
+				time.Sleep(unknownTimeout)
+				u.forget(test.between, test.unknown)
+				if got := u.wait(db); got != test.want {
+					t.Errorf("the wait is %v, want %v", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+// The call itself sees that the pod is known: there may be no other one before the next pod.
+func TestAPodThatBecameKnownDuringACallIsForgotten(t *testing.T) {
+	n := newNode(t)
+	n.kubelet.lists(pod("train", "main"))
+	n.pods.synced = true
+	n.pods.delivers = func() { n.claims("u1", "train", map[string][]string{"main": {gpu0}}) }
+	n.serve()
+	n.list()
+	n.server.unknown.mu.Lock()
+	defer n.server.unknown.mu.Unlock()
+	if until := n.server.unknown.until; len(until) > 0 {
+		t.Errorf("%v are remembered", until)
+	}
+}
+
+func TestAPodIsWaitedForThoughAnEarlierOneOfItsNameHasEnded(t *testing.T) {
+	n := newNode(t)
+	n.kubelet.lists(pod("train", "main"))
+	n.pods.list["u0"] = pods.Pod{Namespace: "default", Name: "train", Ended: true}
+	n.pods.synced = true
+	n.pods.delivers = func() { n.claims("u1", "train", map[string][]string{"main": {gpu0}}) }
+	n.serve()
+	want := []*podresourcesapi.PodResources{holding(pod("train", "main"), dev("nvidia.com/gpu", "GPU-0", 0))}
+	if diff := cmp.Diff(want, n.list(), protocmp.Transform()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }

@@ -22,7 +22,9 @@
 //
 // The kubelet identifies pods by name in this API, and the checkpoint of grants by UID. Of several
 // grants to pods of one name, the grant of the pod in the API server counts. A grant to a pod that
-// has terminated or is deleted does not count, even while its containers are still ending.
+// has terminated or is deleted does not count, even while its containers are still ending. A
+// pod that is being deleted may still hold its devices, so its grant counts; until the API server's
+// watch has delivered the deletion, that is so for the next pod of its name, too.
 //
 // While the kubelet does not answer or is stopped, a call returns Unavailable, as a partial list of
 // devices would be wrong. The server forwards other errors of the kubelet. One is the error of its
@@ -216,7 +218,7 @@ func (s *Server) serve(ctx context.Context) error {
 
 // holdings returns the devices that pods hold, and will hold when they start. The answer is for the
 // pods that the kubelet lists.
-func (s *Server) holdings(ctx context.Context, listed []podName) holdings {
+func (s *Server) holdings(ctx context.Context, listed listing) holdings {
 	current := s.awaitKnown(ctx, listed)
 	granted, complete, _ := s.options.Grants.Follow()
 	if complete { // otherwise other pods may hold what a pod claims
