@@ -22,8 +22,8 @@
 //
 // The kubelet identifies pods by name in this API, and the checkpoint of grants by UID. Of several
 // grants to pods of one name, the grant of the pod in the API server counts. A grant to a pod that
-// has terminated or is deleted does not count, even while its containers are still ending. A
-// pod that is being deleted may still hold its devices, so its grant counts; until the API server's
+// has terminated or is deleted does not count, even while its containers are still ending. A pod
+// that is being deleted may still hold its devices, so its grant counts; until the API server's
 // watch has delivered the deletion, that is so for the next pod of its name, too.
 //
 // While the kubelet does not answer or is stopped, a call returns Unavailable, as a partial list of
