@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -173,5 +174,31 @@ func TestOnlyPodsWithoutAGrantAreVerifiedWhenClaimsAreRead(t *testing.T) {
 	granted := []grants.Allocation{{PodUID: "u", PodInfo: types.NewPodInfo()}}
 	if claimed := f.Claimed([]string{"u"}, granted); len(claimed) > 0 || counted.verified != 1 {
 		t.Errorf("with a grant: claimed %v, verified %d times", claimed, counted.verified)
+	}
+}
+
+// BenchmarkClaimed is a call of PodResources on a node with 110 pods without a grant, each with a
+// sealed allocation of one device to each of 100 containers.
+func BenchmarkClaimed(b *testing.B) {
+	const count, containers = 110, 100
+	f := fixtureWith(b, &cards{}, &widgets{})
+	f.withSeals(seal.Enforce, nil)
+	var uids []string
+	for i := range count {
+		uid := fmt.Sprint(i)
+		pod, from := pods.Pod{Namespace: "default"}, map[string][]types.ResourceName{}
+		for j := range containers {
+			name := fmt.Sprintf("c%d", j)
+			pod.Containers = append(pod.Containers, pods.Container{Name: name})
+			from[name] = []types.ResourceName{card0}
+		}
+		f.bind(uid, pod, sealed(b, 1, uid, allocation(b, "pod-"+uid, "node-1", from), nil))
+		uids = append(uids, uid)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if claimed := f.Claimed(uids, nil); len(claimed) > 0 {
+			b.Fatalf("%d pods claim one device", len(claimed))
+		}
 	}
 }

@@ -126,7 +126,7 @@ func newFixture(t *testing.T, loaded bool) *fixture {
 }
 
 // fixtureWith has the plugins, and is ready when each has reported its devices.
-func fixtureWith(t *testing.T, loaded ...device.Device) *fixture {
+func fixtureWith(t testing.TB, loaded ...device.Device) *fixture {
 	t.Helper()
 	f := newFixtureOf(t, func(context.Context) (all []pluginload.Loaded[device.Device], _ []error) {
 		for _, plugin := range loaded {
@@ -140,13 +140,13 @@ func fixtureWith(t *testing.T, loaded ...device.Device) *fixture {
 }
 
 // newFixtureOf has what load loads, and the hosted plugins if there are any.
-func newFixtureOf(t *testing.T, load plugins.Load, served ...devicemanager.Plugins) *fixture {
+func newFixtureOf(t testing.TB, load plugins.Load, served ...devicemanager.Plugins) *fixture {
 	t.Helper()
 	return newFixtureAt(t, filepath.Join(t.TempDir(), "grants"), "", load, served...)
 }
 
 // newFixtureAt is newFixtureOf in a boot of the machine that may find a record.
-func newFixtureAt(t *testing.T, path, boot string, load plugins.Load, served ...devicemanager.Plugins) *fixture {
+func newFixtureAt(t testing.TB, path, boot string, load plugins.Load, served ...devicemanager.Plugins) *fixture {
 	t.Helper()
 	f := &fixture{pods: knownPods{}, live: livePods{}}
 	files := plugins.NewFiles("node-1", load, plugins.DefaultTiming(), nil)
@@ -253,7 +253,7 @@ func (r runtimeOf) Pods(ctx context.Context) (map[string]grants.RuntimeState, er
 }
 
 // allocation is an annotation that gives containers devices, each for one request.
-func allocation(t *testing.T, pod, node string, containers map[string][]types.ResourceName) map[string]string {
+func allocation(t testing.TB, pod, node string, containers map[string][]types.ResourceName) map[string]string {
 	t.Helper()
 	info := &types.PodInfo{Name: pod, NodeName: node, RunningContainers: map[string]types.ContainerInfo{}}
 	for name, from := range containers {
@@ -375,7 +375,7 @@ func podThatRequests(resources ...types.ResourceName) pods.Pod {
 }
 
 // waitForDevices waits until there are that many extended resources.
-func (f *fixture) waitForDevices(t *testing.T, want int) {
+func (f *fixture) waitForDevices(t testing.TB, want int) {
 	t.Helper()
 	for {
 		inventory, changed := f.Devices.Inventory()

@@ -29,7 +29,7 @@ func publicKey(number byte) ed25519.PublicKey { return sealKey(number).Public().
 
 // sealed adds the seal of key number to an allocation; change changes what the scheduler decided.
 func sealed(
-	t *testing.T, number byte, uid string, annotations map[string]string, change func(*seal.Decision),
+	t testing.TB, number byte, uid string, annotations map[string]string, change func(*seal.Decision),
 ) map[string]string {
 	t.Helper()
 	info, err := deviceinfo.DecodePod(annotations[deviceinfo.Annotation])
