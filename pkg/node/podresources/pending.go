@@ -6,9 +6,11 @@ package podresources
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 )
 
@@ -120,14 +122,24 @@ func unknownOf(listed []podName, current map[string]pods.Pod) []podName {
 	return unknown
 }
 
-// claimants returns the UIDs of the pods that may be granted devices when they start. A pod that is
-// being deleted does not start any more, and the next pod of its name may be listed already.
-func claimants(current map[string]pods.Pod) []string {
+// claimants returns the UIDs of the pods that may be granted devices when they start, or none if no
+// listed pod is one of them. A pod that is being deleted does not start any more, and the next pod
+// of its name may be listed already.
+func claimants(current map[string]pods.Pod, granted []grants.Allocation, listed listing) []string {
+	has := make(map[string]bool, len(granted))
+	for i := range granted {
+		has[granted[i].PodUID] = true
+	}
 	var uids []string
+	concerned := listed.all
 	for uid, pod := range current {
-		if !pod.Ended && !pod.Failure.Terminating && pod.Allocation != "" {
+		if !has[uid] && !pod.Ended && !pod.Failure.Terminating && pod.Allocation != "" {
 			uids = append(uids, uid)
+			concerned = concerned || slices.Contains(listed.pods, podName{pod.Namespace, pod.Name})
 		}
+	}
+	if !concerned {
+		return nil
 	}
 	return uids
 }

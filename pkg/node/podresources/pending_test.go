@@ -173,3 +173,26 @@ func TestAPodIsWaitedForThoughAnEarlierOneOfItsNameHasEnded(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// A network plugin gets each pod of the node, and few of them have devices.
+func TestClaimsAreNotReadToGetAPodThatHasNone(t *testing.T) {
+	n := newNode(t)
+	n.claims("u1", "train", map[string][]string{"main": {gpu0}})
+	n.claims("u2", "started", map[string][]string{"main": {gpu1}})
+	n.grants = append(n.grants, grantOf("u2", "started", map[string][]string{"main": {gpu1}}))
+	n.pods.list["u3"] = pods.Pod{Namespace: "default", Name: "plain"}
+	n.kubelet.lists(pod("train", "main"), pod("started", "main"), pod("plain", "main"))
+	n.serve()
+	for name, want := range map[string]*podresourcesapi.PodResources{
+		"started": holding(pod("started", "main"), dev("nvidia.com/gpu", "GPU-1", 1)),
+		"plain":   pod("plain", "main"),
+	} {
+		got, err := n.get(name)
+		if diff := cmp.Diff(want, got, protocmp.Transform()); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+	}
+	if len(n.pending.queried) > 0 {
+		t.Errorf("the claims of %q were read", n.pending.queried)
+	}
+}

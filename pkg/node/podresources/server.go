@@ -222,7 +222,9 @@ func (s *Server) holdings(ctx context.Context, listed listing) holdings {
 	current := s.awaitKnown(ctx, listed)
 	granted, complete, _ := s.options.Grants.Follow()
 	if complete { // otherwise other pods may hold what a pod claims
-		granted = append(granted, s.options.Claims.Claimed(claimants(current), granted)...)
+		if uids := claimants(current, granted, listed); len(uids) > 0 {
+			granted = append(granted, s.options.Claims.Claimed(uids, granted)...)
+		}
 	}
 	return newHoldings(granted, s.options.Pods, s.options.Devices.Devices())
 }
