@@ -4,6 +4,7 @@
 package usage
 
 import (
+	"maps"
 	"path"
 
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
@@ -32,8 +33,9 @@ func (h holding) share(total device.Reading) device.Reading {
 	return device.Reading{}
 }
 
-// holdings returns what the containers of the grants hold, by device. The identities have no ID. A
-// container whose devices are replaced may still use those that it had.
+// holdings returns what the containers of the grants hold, by device, under the names that the
+// node's capacity has now. The identities have no ID. A container whose devices are replaced may
+// still use those that it had.
 func holdings(list []grants.Allocation, capacity types.ResourceList) map[string]map[Identity]holding {
 	all := map[string]map[Identity]holding{}
 	for _, grant := range list {
@@ -43,12 +45,22 @@ func holdings(list []grants.Allocation, capacity types.ResourceList) map[string]
 			for name, container := range containers {
 				of := Identity{PodUID: grant.PodUID, Namespace: grant.Namespace, Pod: grant.Name, Name: name}
 				for request, from := range container.AllocateFrom {
-					add(all, of, from, container.DevRequests[request], capacity)
+					add(all, of, currentName(from, capacity), container.DevRequests[request], capacity)
 				}
 			}
 		}
 	}
 	return all
+}
+
+// currentName returns the name that the node has now for a resource that was granted: the groups of
+// a device are numbered again when the node discovers its devices again. A resource that the node
+// has no more keeps its name.
+func currentName(granted types.ResourceName, capacity types.ResourceList) types.ResourceName {
+	if _, known := capacity[granted]; known {
+		return granted
+	}
+	return grants.CurrentName(maps.Keys(capacity), granted)
 }
 
 // add adds a quantity of a resource to what a container holds.
@@ -65,7 +77,8 @@ func add(
 	}
 	h := all[name][of]
 	// Who has all there is of any resource has the device alone.
-	h.whole = h.whole || quantity >= capacity[from]
+	most := capacity[from]
+	h.whole = h.whole || most > 0 && quantity >= most
 	if path.Base(string(from)) == memory {
 		h.memory += quantity
 	}

@@ -61,6 +61,32 @@ func TestTheShareIsWhatTheContainerWasAllocated(t *testing.T) {
 	}
 }
 
+func TestAContainerHoldsItsDeviceWhenTheGroupsAreNumberedAgain(t *testing.T) {
+	const before = "resource/group/switch/7/gpu/0" // which is gpu(0) now
+	for name, test := range map[string]struct {
+		granted  string
+		quantity int64
+		share    device.Reading
+	}{
+		"a part of the memory":                {before + "/memory", 1 << 29, device.Read(1 << 29)},
+		"all memory":                          {before + "/memory", 16 << 30, device.Read(16 << 30)},
+		"a whole device":                      {before + "/cards", 1, device.Read(16 << 30)},
+		"a resource that the device has lost": {gpu(0) + "/slots", 1, device.Reading{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(1)
+			main := h.run(1)
+			h.grant(main, types.ResourceName(test.granted), test.quantity)
+			h.start(10, pod(1))
+			h.usage[gpu(0)] = uses(10)
+			got := h.read(t).Devices[0].Containers
+			if len(got) != 1 || !got[0].Holds || got[0].Share != test.share {
+				t.Errorf("its containers are %+v, want one with a share of %s", got, test.share)
+			}
+		})
+	}
+}
+
 func TestAContainerThatHoldsADeviceAndDoesNotUseItUsesNothing(t *testing.T) {
 	h := newHost(1)
 	main := h.run(1)
