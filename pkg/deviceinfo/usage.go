@@ -41,6 +41,13 @@ type Usage struct {
 // count: the node does not publish any more.
 const UsageRefresh = 10 * time.Minute
 
+// usageSkew is how far the clock of a node may be ahead of a reader's. maxMemory is more memory
+// than any device has, in bytes.
+const (
+	usageSkew = 5 * time.Minute
+	maxMemory = 1 << 50
+)
+
 // DeviceUsage is how a device is used. All quantities are in bytes.
 type DeviceUsage struct {
 	MemoryTotal device.Reading `json:"memoryTotal,omitzero"`
@@ -85,8 +92,9 @@ func EncodeUsage(usage Usage, limit int) (value string) {
 }
 
 // DecodeUsage reads the annotation KubeDevice/Usage. known is false for one that is empty, or that
-// is so old at now that the node does not publish any more. Fields that are not known are ignored,
-// so that nodes may be newer than their readers.
+// is so old at now that the node does not publish any more, or that is more than 5 minutes in the
+// future. Memory that is negative or more than 1 PiB is unknown. Fields that are not known are
+// ignored, so that nodes may be newer than their readers.
 func DecodeUsage(value string, now time.Time) (usage Usage, known bool, err error) {
 	if value == "" {
 		return Usage{}, false, nil
@@ -98,5 +106,22 @@ func DecodeUsage(value string, now time.Time) (usage Usage, known bool, err erro
 	if err := json.Unmarshal([]byte(value), &usage); err != nil {
 		return Usage{}, false, fmt.Errorf("annotation %s: %w", UsageAnnotation, err)
 	}
-	return usage, now.Sub(usage.Time) <= 2*UsageRefresh, nil
+	for path, of := range usage.Devices {
+		of.MemoryTotal, of.MemoryUsed = plausible(of.MemoryTotal), plausible(of.MemoryUsed)
+		of.Unowned = plausible(of.Unowned)
+		for i := range of.Containers {
+			of.Containers[i].MemoryUsed = plausible(of.Containers[i].MemoryUsed)
+		}
+		usage.Devices[path] = of
+	}
+	known = !usage.Time.Before(now.Add(-2*UsageRefresh)) && !usage.Time.After(now.Add(usageSkew))
+	return usage, known, nil
+}
+
+// plausible returns a reading of memory, or an unknown one if no device has so much.
+func plausible(memory device.Reading) device.Reading {
+	if bytes, _ := memory.Value(); bytes < 0 || bytes > maxMemory {
+		return device.Reading{}
+	}
+	return memory
 }

@@ -5,6 +5,7 @@ package deviceinfo
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,38 @@ func TestUsageThatDoesNotFitIsLeftOut(t *testing.T) {
 		}
 		if got, _, err := DecodeUsage(value, time.Time{}); err != nil || (len(got.Devices) > 0) != (limit >= 200) {
 			t.Errorf("limit %d: %d devices are read, %v", limit, len(got.Devices), err)
+		}
+	}
+}
+
+func TestUsageOfTheFutureIsUnknown(t *testing.T) {
+	now := time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
+	for at, want := range map[time.Time]bool{
+		now.Add(usageSkew):               true,
+		now.Add(usageSkew + time.Second): false,
+		now.AddDate(7973, 0, 0):          false, // further away than a time.Duration can be
+	} {
+		if _, known, err := DecodeUsage(EncodeUsage(Usage{Time: at}, MaxBytes), now); known != want || err != nil {
+			t.Errorf("usage of %s is known: %v, want %v; %v", at, known, want, err)
+		}
+	}
+}
+
+func TestMemoryThatNoDeviceCanUseIsUnknown(t *testing.T) {
+	for bytes, want := range map[int64]device.Reading{
+		math.MinInt64: {}, -1: {}, 0: device.Read(0), 1 << 50: device.Read(1 << 50), 1<<50 + 1: {}, math.MaxInt64: {},
+	} {
+		memory := device.Read(bytes)
+		value := EncodeUsage(Usage{Devices: map[string]DeviceUsage{"gpu/a": {
+			MemoryTotal: memory, MemoryUsed: memory, Unowned: memory,
+			Containers: []ContainerUsage{{MemoryUsed: memory}},
+		}}}, MaxBytes)
+		got, _, err := DecodeUsage(value, time.Time{})
+		wanted := map[string]DeviceUsage{"gpu/a": {
+			MemoryTotal: want, MemoryUsed: want, Unowned: want, Containers: []ContainerUsage{{MemoryUsed: want}},
+		}}
+		if diff := cmp.Diff(wanted, got.Devices, sameReading); diff != "" || err != nil {
+			t.Errorf("of %d bytes, read is (-want +got), %v:\n%s", bytes, err, diff)
 		}
 	}
 }

@@ -56,7 +56,13 @@ func TestADeviceHasItsRealUse(t *testing.T) {
 	if a.Measured != nil || a.Holders[0].MemoryUsed != (device.Reading{}) {
 		t.Errorf("what is forgotten is %+v", a)
 	}
+	const negativeUsage = `{"time":"2026-01-02T15:04:05Z","devices":{"gpu/a":{"memoryTotal":100,"memoryUsed":-5}}}`
+	negative := NewNode(node(negativeUsage, corev1.ConditionTrue), pods, at)
+	if sum := NewUsage([]*Node{negative, got}).Totals[0]; sum.Measured != nil {
+		t.Errorf("with memory that is negative, measured is %+v", sum.Measured)
+	}
 	for name, n := range map[string]*Node{
+		"of the future":          NewNode(node(usage, corev1.ConditionTrue), pods, at.Add(-time.Hour)),
 		"old":                    NewNode(node(usage, corev1.ConditionTrue), pods, at.Add(time.Hour)),
 		"of a node that is lost": NewNode(node(usage, corev1.ConditionUnknown), pods, at),
 		"unreadable":             NewNode(node("{", corev1.ConditionTrue), pods, at),
