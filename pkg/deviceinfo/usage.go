@@ -4,12 +4,12 @@
 package deviceinfo
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
@@ -25,8 +25,8 @@ import (
 //	 "containers":[{"podUID":"0b1c…","container":"main","memoryUsed":1073741824}]}}}
 const UsageAnnotation = "KubeDevice/Usage"
 
-// MaxUsageBytes is the largest value of [UsageAnnotation]: some 100 containers with devices. A node
-// does not publish the usage of more.
+// MaxUsageBytes is the largest value of [UsageAnnotation]: some 100 containers with devices. Of
+// more, a node publishes those with the largest use.
 const MaxUsageBytes = 16 << 10
 
 // Usage is how a node's devices were used at one time.
@@ -54,7 +54,7 @@ type DeviceUsage struct {
 	MemoryUsed  device.Reading `json:"memoryUsed,omitzero"`
 	// Unowned is the part that processes of no known container use.
 	Unowned device.Reading `json:"memoryUnowned,omitzero"`
-	// Containers are those that hold the device or use it.
+	// Containers are those that hold the device or use it, as far as they fit: see [EncodeUsage].
 	Containers []ContainerUsage `json:"containers,omitempty"`
 }
 
@@ -65,30 +65,78 @@ type ContainerUsage struct {
 	MemoryUsed device.Reading `json:"memoryUsed,omitzero"`
 }
 
-// EncodeUsage writes the annotation KubeDevice/Usage. A device that does not fit into limit bytes
-// with those before it, in the order of their paths, is left out. The value is empty if nothing
-// fits. The same usage and limit have the same value.
+// EncodeUsage writes the annotation KubeDevice/Usage in at most limit bytes. It writes all devices
+// before any container: many containers on one device do not leave out another device. Of the
+// devices, those that do not fit with those before them, in the order of their paths, are left out.
+// Of the containers, those with the largest use are written: one that is left out uses no more of
+// its device than those that are in. The value is empty if nothing fits. The same usage and limit
+// have the same value.
 func EncodeUsage(usage Usage, limit int) (value string) {
 	limit = min(limit, MaxUsageBytes)
-	at, err := encode(usage.Time.UTC().Truncate(time.Second))
-	var text strings.Builder
-	text.WriteString(`{"time":` + at + `,"devices":{`)
-	separator := ""
+	part := Usage{Time: usage.Time.UTC().Truncate(time.Second), Devices: map[string]DeviceUsage{}}
+	text, err := encode(part)
+	size := len(text)
 	for _, path := range slices.Sorted(maps.Keys(usage.Devices)) {
+		of := usage.Devices[path]
+		of.Containers = nil
 		key, keyErr := encode(path)
-		entry, entryErr := encode(usage.Devices[path])
+		entry, entryErr := encode(of)
 		err = errors.Join(err, keyErr, entryErr)
-		if text.Len()+len(separator)+len(key)+len(":")+len(entry)+len("}}") > limit {
-			continue
+		if more := len(key) + len(":") + len(entry) + len(","); size+more <= limit {
+			part.Devices[path] = of
+			size += more
 		}
-		text.WriteString(separator + key + ":" + entry)
-		separator = ","
 	}
-	text.WriteString("}}")
-	if err != nil || text.Len() > limit {
+	err = errors.Join(err, addContainers(part.Devices, usage.Devices, limit-size))
+	text, textErr := encode(part)
+	if errors.Join(err, textErr) != nil || len(text) > limit {
 		return ""
 	}
-	return text.String()
+	return text
+}
+
+// addContainers adds the containers with the largest use to devices, in at most limit bytes. Those
+// of a device stay in their order.
+func addContainers(devices, from map[string]DeviceUsage, limit int) error {
+	type container struct {
+		path  string
+		index int
+		use   int64 // -1 if it is unknown
+	}
+	var all []container
+	for _, path := range slices.Sorted(maps.Keys(devices)) {
+		for i, c := range from[path].Containers {
+			use, known := c.MemoryUsed.Value()
+			if !known {
+				use = -1
+			}
+			all = append(all, container{path, i, use})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b container) int { return cmp.Compare(b.use, a.use) })
+	chosen := map[string][]int{} // by path
+	for _, c := range all {
+		entry, err := encode(from[c.path].Containers[c.index])
+		if err != nil {
+			return err
+		}
+		limit -= len(entry) + len(",")
+		if chosen[c.path] == nil {
+			limit -= len(`"containers":[]`)
+		}
+		if limit < 0 {
+			break
+		}
+		chosen[c.path] = append(chosen[c.path], c.index)
+	}
+	for path, indexes := range chosen {
+		of := devices[path]
+		for _, i := range slices.Sorted(slices.Values(indexes)) {
+			of.Containers = append(of.Containers, from[path].Containers[i])
+		}
+		devices[path] = of
+	}
+	return nil
 }
 
 // DecodeUsage reads the annotation KubeDevice/Usage. known is false for one that is empty, or that

@@ -60,6 +60,55 @@ func TestUsageThatDoesNotFitIsLeftOut(t *testing.T) {
 	}
 }
 
+func TestContainersOfOneDeviceDoNotLeaveOutAnother(t *testing.T) {
+	usage := Usage{Devices: map[string]DeviceUsage{}}
+	for i := range 16 {
+		of := DeviceUsage{MemoryTotal: device.Read(80 << 30), MemoryUsed: device.Read(1 << 30)}
+		for n := range 21 { // the last one's use is unknown
+			c := ContainerUsage{
+				PodUID:    fmt.Sprintf("0b1c2d3e-1111-2222-3333-4444555566%02d", i),
+				Container: fmt.Sprintf("%060d", n), MemoryUsed: device.Read(int64(n * (i + 1))),
+			}
+			if n == 20 {
+				c.MemoryUsed = device.Reading{}
+			}
+			of.Containers = append(of.Containers, c)
+		}
+		usage.Devices[fmt.Sprintf("gpu/GPU-%02d", i)] = of
+	}
+	usage.Devices["gpu/GPU-99"] = DeviceUsage{}
+	for limit := 2000; limit <= 2*MaxUsageBytes; limit += 97 {
+		value := EncodeUsage(usage, limit)
+		if again := EncodeUsage(usage, limit); again != value || len(value) > min(limit, MaxUsageBytes) {
+			t.Fatalf("limit %d: written are %d bytes, and then %d", limit, len(value), len(again))
+		}
+		got, _, err := DecodeUsage(value, time.Time{})
+		if err != nil || len(got.Devices) != len(usage.Devices) {
+			t.Fatalf("limit %d: %d devices are read, want %d; %v", limit, len(got.Devices), len(usage.Devices), err)
+		}
+		least, most := int64(math.MaxInt64), int64(-1) // of those that are in, and of those that are not
+		for path, of := range usage.Devices {
+			in := got.Devices[path].Containers
+			for _, c := range of.Containers {
+				use, known := c.MemoryUsed.Value()
+				switch {
+				case len(in) > 0 && in[0] == c:
+					in = in[1:]
+					least = min(least, use)
+				case known:
+					most = max(most, use)
+				}
+			}
+			if len(in) > 0 {
+				t.Fatalf("limit %d: the containers of %s have another order: %v", limit, path, in)
+			}
+		}
+		if least < most || limit >= 4000 && least == math.MaxInt64 {
+			t.Errorf("limit %d: a container that uses %d is in, and one that uses %d is not", limit, least, most)
+		}
+	}
+}
+
 func TestUsageOfTheFutureIsUnknown(t *testing.T) {
 	now := time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
 	for at, want := range map[time.Time]bool{
