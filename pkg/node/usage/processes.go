@@ -16,10 +16,20 @@ import (
 // tick is the unit of times in /proc/PID/stat: USER_HZ is 100 on each architecture that Go knows.
 const tick = 10 * time.Millisecond
 
-// startField is the number of the field of /proc/PID/stat that has the time after boot at which the
-// process started, counted from the one after the command's name. See proc_pid_stat(5): it is 22 of
-// all.
-const startField = 22 - 3
+// flagsField and startField are the numbers of the fields of /proc/PID/stat that have the kernel's
+// flags of the process, and the time after boot at which it started, counted from the one after the
+// command's name. See proc_pid_stat(5): they are 9 and 22 of all.
+const (
+	flagsField = 9 - 3
+	startField = 22 - 3
+)
+
+// exiting is the kernel's flag PF_EXITING: the thread has ended, or is about to. In hierarchies of
+// version 1, such a thread is in the root cgroup, as proc_cgroup_show of the kernel has it.
+const exiting = 0x4
+
+// maxThreads is how many threads are read of a process whose main thread has ended.
+const maxThreads = 64
 
 // processes finds the cgroups of processes in a /proc.
 type processes struct {
@@ -43,41 +53,78 @@ var errReused = errors.New("the process has ended, and its PID is another one's"
 
 // cgroups returns what /proc says of the cgroups of a process that was running so many ticks after
 // boot. It is an error if the process has ended since: a process that started at that time, or
-// later, is another one.
+// later, is another one. Where the main thread has ended, and others run, it is what /proc says of
+// one of those.
 func (p processes) cgroups(pid int, running int64) (string, error) {
-	before, err := p.start(pid)
+	of := strconv.Itoa(pid)
+	before, err := p.stat(of)
 	if err != nil {
 		return "", err
 	}
-	if before >= running {
+	if before.started >= running {
 		return "", errReused
 	}
-	text, err := fs.ReadFile(p.proc, strconv.Itoa(pid)+"/cgroup")
+	thread := of
+	if before.exiting {
+		thread = p.liveThread(of)
+	}
+	text, err := fs.ReadFile(p.proc, thread+"/cgroup")
 	if err != nil {
 		return "", err
 	}
-	after, err := p.start(pid)
+	after, err := p.stat(of)
 	if err != nil {
 		return "", err
 	}
-	if before != after {
+	if before.started != after.started {
 		return "", errReused
 	}
 	return string(text), nil
 }
 
-// start returns when the process started, in ticks after boot.
-func (p processes) start(pid int) (int64, error) {
-	text, err := fs.ReadFile(p.proc, strconv.Itoa(pid)+"/stat")
+// liveThread returns the directory in /proc of the first of a process's threads that has not ended,
+// or of the process if none of the first ones is so. A process that traces its own threads can keep
+// any number of them that have ended, so the threads that are read are bounded.
+func (p processes) liveThread(of string) string {
+	file, err := p.proc.Open(of + "/task")
 	if err != nil {
-		return 0, err
+		return of
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	dir, ok := file.(fs.ReadDirFile)
+	if !ok {
+		return of
+	}
+	threads, _ := dir.ReadDir(maxThreads) // what it has read before an error counts
+	for _, entry := range threads {
+		thread := of + "/task/" + entry.Name()
+		if stat, err := p.stat(thread); err == nil && !stat.exiting {
+			return thread
+		}
+	}
+	return of
+}
+
+// stat is what /proc says of a process or a thread.
+type stat struct {
+	started int64 // in ticks after boot
+	exiting bool
+}
+
+// stat reads the stat of a process or a thread, by its directory in /proc.
+func (p processes) stat(of string) (stat, error) {
+	text, err := fs.ReadFile(p.proc, of+"/stat")
+	if err != nil {
+		return stat{}, err
 	}
 	// The command's name is in parentheses, and may have any bytes itself.
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(fields) <= startField {
-		return 0, fmt.Errorf("/proc/%d/stat has %d fields after the command's name", pid, len(fields))
+		return stat{}, fmt.Errorf("/proc/%s/stat has %d fields after the command's name", of, len(fields))
 	}
-	return strconv.ParseInt(string(fields[startField]), 10, 64)
+	flags, flagsErr := strconv.ParseUint(string(fields[flagsField]), 10, 64)
+	started, err := strconv.ParseInt(string(fields[startField]), 10, 64)
+	return stat{started, flags&exiting != 0}, errors.Join(flagsErr, err)
 }
 
 // idsIn returns what may be IDs of containers in what /proc says of a process's cgroups: of each

@@ -5,9 +5,9 @@
 //
 // A plugin reports the processes that use a device, by their PIDs on the host. A process belongs to
 // the container in whose cgroup it is, and the container runtime knows the container's pod. So this
-// needs the host's PID namespace and nothing of the container, and a container cannot hide: a
-// cgroup that it makes itself is below its own. Processes of no known container are counted, too,
-// as unowned.
+// needs the host's PID namespace and nothing of the container, and a container cannot hide in a
+// cgroup that it makes itself, which is below its own. Processes of no known container are counted,
+// too, as unowned. docs/usage.md has the limits.
 //
 // All devices are read at once, every few seconds. A reading says what was true at one time, and is
 // not a bound: what a process uses and releases between two readings is not seen.

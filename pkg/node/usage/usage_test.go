@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -128,10 +130,19 @@ func (h *host) grant(to Identity, name types.ResourceName, quantity int64) {
 func (h *host) start(pid int, cgroup string) { h.startAt(pid, uptime-time.Minute, "0::"+cgroup+"\n") }
 
 func (h *host) startAt(pid int, at time.Duration, cgroups string) {
+	h.thread(strconv.Itoa(pid), running, at, cgroups)
+}
+
+// Flags of threads that run, and of those that have ended, as a kernel shows them.
+const running, ended = 4194560, 4227084
+
+// thread has a process or a thread of one, by its directory in /proc.
+func (h *host) thread(of string, flags int, at time.Duration, cgroups string) {
 	// The name of the command is the program's own choice.
-	stat := fmt.Sprintf("%d (a) R 1 (b)) S 1 1 1 0 -1 4194560 1 0 0 0 1 1 0 0 20 0 1 0 %d 1 1", pid, at/tick)
-	h.proc.MapFS[fmt.Sprintf("%d/stat", pid)] = &fstest.MapFile{Data: []byte(stat)}
-	h.proc.MapFS[fmt.Sprintf("%d/cgroup", pid)] = &fstest.MapFile{Data: []byte(cgroups)}
+	stat := fmt.Sprintf("%s (a) R 1 (b)) S 1 1 1 0 -1 %d 1 0 0 0 1 1 0 0 20 0 1 0 %d 1 1",
+		path.Base(of), flags, at/tick)
+	h.proc.MapFS[of+"/stat"] = &fstest.MapFile{Data: []byte(stat)}
+	h.proc.MapFS[of+"/cgroup"] = &fstest.MapFile{Data: []byte(cgroups)}
 }
 
 // procFS is a /proc that may change while it is read.
@@ -207,6 +218,38 @@ func TestAProcessBelongsToTheContainerOfItsCgroup(t *testing.T) {
 			}
 			if !test.unowned && got.Containers[0].Identity != want {
 				t.Errorf("it belongs to %+v", got.Containers[0])
+			}
+		})
+	}
+}
+
+func TestAProcessWhoseMainThreadHasEndedBelongsToTheContainerOfTheOthers(t *testing.T) {
+	root, inPod := "2:memory:/\n1:cpu:/\n0::/\n", "2:memory:"+pod(1)+"\n1:cpu:"+pod(1)+"\n0::/\n"
+	for name, test := range map[string]struct {
+		main  string // the cgroups of the main thread
+		ended int    // threads that have ended, before the one that runs
+		owned bool
+	}{
+		"which is next":                      {root, 0, true},
+		"which is the last that is read":     {root, maxThreads - 2, true},
+		"but none that is after those":       {root, maxThreads - 1, false},
+		"or its own where the kernel has it": {"0::" + pod(1) + "\n", maxThreads, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(1)
+			want := h.run(1)
+			started := uptime - time.Minute
+			h.thread("100", ended, started, test.main)
+			h.thread("100/task/100", ended, started, test.main)
+			for n := range test.ended {
+				h.thread(fmt.Sprintf("100/task/%d", 101+n), ended, started, root)
+			}
+			h.thread("100/task/900", running, started, inPod)
+			h.usage[gpu(0)] = uses(100)
+			got := h.read(t).Devices[0]
+			if (got.Unowned.Processes == 0) != test.owned || (len(got.Containers) == 1) != test.owned ||
+				test.owned && got.Containers[0].Identity != want {
+				t.Errorf("the device is used by %+v", got)
 			}
 		})
 	}
@@ -297,8 +340,8 @@ func TestReadingsFollowEachOtherUntilTheEnd(t *testing.T) {
 		t.Errorf("before the first reading there is %+v", first)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { r.Run(ctx) })
+	var reading sync.WaitGroup
+	reading.Go(func() { r.Run(ctx) })
 	next := func(holds func(*Snapshot) bool) {
 		t.Helper()
 		for {
@@ -323,5 +366,5 @@ func TestReadingsFollowEachOtherUntilTheEnd(t *testing.T) {
 	h.mu.Unlock()
 	next(func(s *Snapshot) bool { return s.Err == nil && len(s.Devices) == 1 })
 	cancel()
-	running.Wait()
+	reading.Wait()
 }
