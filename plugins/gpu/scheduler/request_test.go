@@ -205,6 +205,23 @@ func TestMillionthsOfAGPUsMemoryBecomeBytesOfTheNodesGPUs(t *testing.T) {
 	}
 }
 
+func TestAContainerHoldsBytesOfTheGPUWhoseMillionthsItRequests(t *testing.T) {
+	c := newCluster(t)
+	c.withMemory("n", 16<<30)
+	if _, reason := c.place("n", asking(0, types.ResourceList{"gpu/a/memory-millionths": 250_000})); reason != "" {
+		t.Fatal(reason)
+	}
+	container := c.holders["n"][0].RunningContainers["app"]
+	held := types.ResourceList{}
+	for request, from := range container.AllocateFrom {
+		held[from] += container.DevRequests[request]
+	}
+	want := types.ResourceList{"resource/group/gpugrp1/0/gpugrp0/0/gpu/GPU-0/memory": 4 << 30}
+	if diff := cmp.Diff(want, held); diff != "" {
+		t.Errorf("it holds (-want +got):\n%s", diff)
+	}
+}
+
 func TestScorersFollowRequestsThatAreMarkedAsDifferent(t *testing.T) {
 	pod := asking(2, types.ResourceList{"gpu/a/memory": 5, "resource/group/gpu/b/memory": 5})
 	container := pod.RunningContainers["app"]
