@@ -118,7 +118,8 @@ var keys = []Key{
 	},
 	{
 		Name: "cdi.k8s.io", Objects: []string{"pods"},
-		Harmless: "the domain of the keys above; nvidia.cdi.k8s.io alone, which an NRI plugin of NVIDIA's reads, counts as one",
+		Harmless: "the domain of the keys above; nvidia.cdi.k8s.io alone, which an NRI plugin of NVIDIA's reads, " +
+			"counts as one",
 	},
 	{
 		Name: "io.kubernetes.cri-o.Devices", Objects: []string{"pods"}, Weakens: "the same, with CRI-O",

@@ -168,7 +168,7 @@ func (r *usageReport) addTo(annotations map[string]string, node *corev1.Node, in
 		return
 	}
 	annotations[deviceinfo.UsageAnnotation] = ""
-	if r.usage == nil {
+	if r.usage == nil || r.usage.Time.IsZero() {
 		return
 	}
 	usage := deviceinfo.Usage{Time: r.usage.Time, Devices: map[string]deviceinfo.DeviceUsage{}}

@@ -25,8 +25,8 @@ const tolerationPolicy = "kubedevice-missing-plugins"
 
 // tolerationFact is about the annotation with which the runtime creates a pod's containers although
 // a plugin is missing that they require. A key that the policy does not cover, or of which that is
-// not known, blocks an enrolment in ModeNRI if the runtime requires kubecri for all containers: any tenant could start containers
-// past the device firewall while kubecri is away.
+// not known, blocks an enrolment in ModeNRI if the runtime requires kubecri for all containers: any
+// tenant could start containers past the device firewall while kubecri is away.
 func (e *Enrolment) tolerationFact(ctx context.Context, s *surroundings, settings nri.Settings) Fact {
 	found := fact("toleration", "containers of pods with the annotation %[1]s, %[1]s/pod or %[1]s/container.NAME "+
 		"require no plugin, by %[2]s", settings.Tolerated, settings.File)

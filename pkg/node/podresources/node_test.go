@@ -192,7 +192,7 @@ type fakeClaims struct {
 }
 
 // Claimed implements Claims.
-func (c *fakeClaims) Claimed(podUIDs []string, granted []grants.Allocation) []grants.Allocation {
+func (c *fakeClaims) Claimed(podUIDs []string, _ []grants.Allocation) []grants.Allocation {
 	c.queried = append(c.queried, podUIDs)
 	return slices.DeleteFunc(slices.Clone(c.claims), func(claim grants.Allocation) bool {
 		return !slices.Contains(podUIDs, claim.PodUID)

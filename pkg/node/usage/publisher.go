@@ -38,8 +38,8 @@ func NewPublisher(reader *Reader) *Publisher {
 	return &Publisher{reader: reader, changed: make(chan struct{})}
 }
 
-// Usage returns what to publish, nil for nothing, and a channel that is closed when that is no
-// longer so. It must not be changed.
+// Usage returns what to publish, nil before the first reading and with the zero time for nothing,
+// and a channel that is closed when that is no longer so. It must not be changed.
 func (p *Publisher) Usage() (usage *deviceinfo.Usage, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,8 +50,11 @@ func (p *Publisher) Usage() (usage *deviceinfo.Usage, changed <-chan struct{}) {
 func (p *Publisher) Run(ctx context.Context) {
 	for {
 		latest, changed := p.reader.Latest()
-		if published, _ := p.Usage(); latest.Reports && (len(latest.Devices) > 0 || published != nil) {
+		switch published, _ := p.Usage(); {
+		case latest.Reports && (len(latest.Devices) > 0 || published != nil):
 			p.consider(publication(latest))
+		case !latest.Time.IsZero() && published == nil:
+			p.consider(&deviceinfo.Usage{}) // takes away what an earlier one, or a forger, has left
 		}
 		select {
 		case <-changed:

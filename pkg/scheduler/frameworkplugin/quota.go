@@ -226,8 +226,8 @@ func (p *Plugin) checkParts(pod *v1.Pod, request *request.Request) *fwk.Status {
 	}
 	for _, plain := range parts {
 		if quota := forbidding(counting, plain); quota != nil {
-			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, fmt.Sprintf("the pod requests a part of a device of "+
-				"%s, and quota %q of namespace %q allows none of them: raise the quota, or remove the request",
+			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, fmt.Sprintf("the pod requests a part of a device "+
+				"of %s, and quota %q of namespace %q allows none of them: raise the quota, or remove the request",
 				plain, quota.Name, pod.Namespace))
 		}
 	}

@@ -156,14 +156,16 @@ func TestAPartOfADeviceIsRefusedWhereAQuotaAllowsNoDevice(t *testing.T) {
 		quota   *v1.ResourceQuota
 		refused bool
 	}{
-		"no quota":                          {},
-		"a quota of some":                   {quota: quota("requests.nvidia.com/gpu")},
-		"a quota of none":                   {quota: none("requests.nvidia.com/gpu"), refused: true},
-		"a quota of none by limits":         {quota: none("limits.nvidia.com/gpu"), refused: true},
-		"a quota of no CPU":                 {quota: none("requests.cpu")},
-		"a quota of none, and no refusals":  {mode: QuotaWarn, quota: none("requests.nvidia.com/gpu")},
-		"a quota of none, refusals for all": {mode: QuotaEverywhere, quota: none("requests.nvidia.com/gpu"), refused: true},
-		"no quota, refusals for all":        {mode: QuotaEverywhere},
+		"no quota":                         {},
+		"a quota of some":                  {quota: quota("requests.nvidia.com/gpu")},
+		"a quota of none":                  {quota: none("requests.nvidia.com/gpu"), refused: true},
+		"a quota of none by limits":        {quota: none("limits.nvidia.com/gpu"), refused: true},
+		"a quota of no CPU":                {quota: none("requests.cpu")},
+		"a quota of none, and no refusals": {mode: QuotaWarn, quota: none("requests.nvidia.com/gpu")},
+		"a quota of none, refusals for all": {
+			mode: QuotaEverywhere, quota: none("requests.nvidia.com/gpu"), refused: true,
+		},
+		"no quota, refusals for all": {mode: QuotaEverywhere},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixtureOf(t, &countedGPUs{}, []*v1.Node{newNode("n", "GPU-0")})

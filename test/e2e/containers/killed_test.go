@@ -173,7 +173,7 @@ func (n *node) expectNothingObeyed(ctx context.Context, t *testing.T) (running i
 				continue
 			}
 			running++
-			// kubecri gives out none of Habana's devices here: then the lack of a variable is no request.
+			// kubecri gives out no devices of Habana's here: then to lack a variable is no request.
 			devices := slices.DeleteFunc(config.obeyed(), func(what string) bool { return what == withoutHabana })
 			if len(devices) > 0 {
 				err = fmt.Errorf("container %s runs with %.300q", c.GetId(), devices)
