@@ -98,7 +98,8 @@ type Replacements interface {
 // Usage knows how much of the node's devices is used. *usage.Publisher implements it.
 type Usage interface {
 	// Usage returns what to publish; nil while nothing is known, in which the node's annotation
-	// stays as it is, and with the zero time for no annotation; and a channel that is closed when that is no longer so.
+	// stays as it is, and with the zero time for no annotation; and a channel that is closed when
+	// that is no longer so.
 	Usage() (usage *deviceinfo.Usage, changed <-chan struct{})
 }
 

@@ -27,14 +27,14 @@ func Grantable(claims, granted []Allocation, capacity Capacity) []Allocation {
 	for i := range claims {
 		names.add(holds[&claims[i]])
 	}
-	used := newUsage(names, capacity)
+	used := newUsage(names)
 	for other, list := range holds {
-		used.add(other, list)
+		used.add(other, list, capacity)
 	}
 	var grantable []Allocation
 	for i := range claims {
 		claim := &claims[i]
-		if others[claim.PodUID] == claim && used.conflict(holds[claim], claim) == nil {
+		if others[claim.PodUID] == claim && used.conflict(holds[claim], claim, capacity) == nil {
 			grantable = append(grantable, *claim)
 		}
 	}

@@ -69,11 +69,11 @@ func taken(a *Allocation, containers func(name string) bool) types.ResourceList 
 func FindConflict(requested types.ResourceList, others map[string]*Allocation, capacity Capacity) *Conflict {
 	names := newRequestedNames()
 	names.add(requested)
-	used := newUsage(names, capacity)
+	used := newUsage(names)
 	for _, other := range others {
-		used.add(other, other.Holds())
+		used.add(other, other.Holds(), capacity)
 	}
-	return used.conflict(requested, nil)
+	return used.conflict(requested, nil, capacity)
 }
 
 // devicesOf returns the devices of which something is held, by path, and whether that is all there

@@ -16,7 +16,6 @@ import (
 // usage is what pods hold, under the names that the node has now, by resource and by device. It
 // is read once for any number of requests.
 type usage struct {
-	capacity  Capacity
 	requested requestedNames
 	resources map[types.ResourceName][]share
 	devices   map[string][]share // by path
@@ -30,29 +29,29 @@ type share struct {
 }
 
 // newUsage returns one without pods, for requests of those names.
-func newUsage(requested requestedNames, capacity Capacity) *usage {
+func newUsage(requested requestedNames) *usage {
 	return &usage{
-		capacity: capacity, requested: requested,
+		requested: requested,
 		resources: map[types.ResourceName][]share{}, devices: map[string][]share{},
 	}
 }
 
 // add adds a pod and what it holds.
-func (u *usage) add(pod *Allocation, holds types.ResourceList) {
-	now := u.underCurrentNames(holds)
+func (u *usage) add(pod *Allocation, holds types.ResourceList, capacity Capacity) {
+	now := u.underCurrentNames(holds, capacity)
 	for name, quantity := range now {
 		u.resources[name] = append(u.resources[name], share{holder: pod, quantity: quantity})
 	}
-	for device, all := range devicesOf(now, u.capacity) {
+	for device, all := range devicesOf(now, capacity) {
 		u.devices[device] = append(u.devices[device], share{holder: pod, all: all})
 	}
 }
 
 // conflict returns the first of the requested resources, by name, that the node does not have next
 // to what all pods but the requesting one hold, or nil. Of the devices, see alone.
-func (u *usage) conflict(requested types.ResourceList, requesting *Allocation) *Conflict {
+func (u *usage) conflict(requested types.ResourceList, requesting *Allocation, capacity Capacity) *Conflict {
 	for _, name := range slices.Sorted(maps.Keys(requested)) {
-		quantity, _ := u.capacity(name)
+		quantity, _ := capacity(name)
 		c := &Conflict{Resource: name, Requested: requested[name], Capacity: quantity}
 		// Written so that no sum can overflow.
 		for _, s := range u.resources[name] {
@@ -66,22 +65,22 @@ func (u *usage) conflict(requested types.ResourceList, requesting *Allocation) *
 		c.addHolders(u.resources[name], func(s share) bool { return s.holder != requesting && s.quantity > 0 })
 		return c
 	}
-	return u.alone(requested, requesting)
+	return u.alone(requested, requesting, capacity)
 }
 
 // alone returns the first requested resource, by name, of a device that the pod cannot share with
 // those that hold something of it, or nil. A pod that holds all there is of one of a device's
 // resources, as the card of a GPU, has the device alone: it uses the device whichever resource it
 // was given, and so would the others.
-func (u *usage) alone(requested types.ResourceList, requesting *Allocation) *Conflict {
-	wanted := devicesOf(requested, u.capacity)
+func (u *usage) alone(requested types.ResourceList, requesting *Allocation, capacity Capacity) *Conflict {
+	wanted := devicesOf(requested, capacity)
 	for _, name := range slices.Sorted(maps.Keys(requested)) {
 		device := deviceOf(name)
 		all, isDevice := wanted[device]
 		if !isDevice {
 			continue
 		}
-		quantity, _ := u.capacity(name)
+		quantity, _ := capacity(name)
 		c := &Conflict{Resource: name, Requested: requested[name], Capacity: quantity, Alone: true}
 		c.addHolders(u.devices[device], func(s share) bool { return s.holder != requesting && (all || s.all) })
 		if len(c.Holders) > 0 {
@@ -105,10 +104,10 @@ func (c *Conflict) addHolders(shares []share, counts func(share) bool) {
 // underCurrentNames returns what is held under the names that the node has now. A device keeps its
 // ID, but the groups above it are numbered again when the node discovers its devices again: what is
 // held under a name that the node has no more counts for each requested device that is the same.
-func (u *usage) underCurrentNames(held types.ResourceList) types.ResourceList {
+func (u *usage) underCurrentNames(held types.ResourceList, capacity Capacity) types.ResourceList {
 	now := types.ResourceList{}
 	for name, quantity := range held {
-		if _, known := u.capacity(name); known {
+		if _, known := capacity(name); known {
 			grouptree.Take(now, types.ResourceList{name: quantity})
 			continue
 		}
