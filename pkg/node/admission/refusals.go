@@ -99,6 +99,7 @@ func (r *Refusals) remember(pod podRef, err error) error {
 		return err
 	}
 	switch refused.basis {
+	case unknownBasis:
 	case basedOnAnnotation:
 		r.annotations.Add(r.key(pod), remembered{refused.cause, refused.until})
 	case basedOnSeal:
