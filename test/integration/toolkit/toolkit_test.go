@@ -25,6 +25,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -268,7 +269,7 @@ func (nodeFiles) Number(path string) (firewall.DeviceNumber, error) {
 
 func (nodeFiles) Glob(string) []string { return nil }
 
-func (nodeFiles) Exists(string) bool { return false }
+func (nodeFiles) Made(string) (time.Time, bool) { return time.Time{}, false }
 
 // servesNothing is a kubelet that allocates nothing itself.
 type servesNothing struct{}
