@@ -453,19 +453,26 @@ func TestPanickingQuestionReleasesItsSlot(t *testing.T) {
 }
 
 // The kubelet of the node serves the count, and nothing there reads the option.
-func TestProposesToLeaveTopologyOutForASingleDevice(t *testing.T) {
+func TestProposesToLeaveTopologyOutOnlyForSeveralDevices(t *testing.T) {
 	node := machine{name: "n0", pairs: 1, cpu: 100}.node()
 	node.Annotations = nil
 	f := newFixture(t, node)
-	pod := newPod("x", gpuRequest{count: 1, cpu: 1, connected: true})
-	said, err := f.engine.Fit(t.Context(), schedulerapi.FitRequest{
-		Template: v1.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}, Replicas: 1,
-	})
-	if err != nil {
-		t.Fatal(err)
+	fit := func(count int) *schedulerapi.Placements {
+		pod := newPod("x", gpuRequest{count: count, cpu: 1, connected: true})
+		said, err := f.engine.Fit(t.Context(), schedulerapi.FitRequest{
+			Template: v1.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}, Replicas: 1,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return said
 	}
+	if said := fit(1); !said.Fits {
+		t.Errorf("one device: said %+v", said)
+	}
+	said := fit(2)
 	if said.Fits || said.Why == nil || len(said.Why.Smallest.Relax) == 0 ||
 		said.Why.Smallest.Relax[0].Text != "without the annotation's request gpu/gpu-generate-topology" {
-		t.Errorf("said %+v", said)
+		t.Errorf("two devices: said %+v", said)
 	}
 }
