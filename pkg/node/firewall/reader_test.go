@@ -210,17 +210,24 @@ var readings = []struct {
 	{"example.com/widget", anyModel, "WIDGETS=7", []string{"WIDGETS"}, []string{"all", "void", ""}},
 }
 
+// guardOf returns the guard of a node that gives out the resource, and for which WIDGETS is
+// declared.
+func guardOf(t *testing.T, own types.ResourceName) *Guard {
+	t.Helper()
+	return node{
+		own: []types.ResourceName{own}, vendors: []Vendor{{
+			Name: "example.com", Variables: []Variable{{Name: "WIDGETS", Nothing: "void", Takes: TakesAny}},
+		}},
+	}.guard(t)
+}
+
 // A container that is not refused has nothing that its runtime obeys, other than what it was
 // allocated: for every image and pod, in any order and number, and in every runtime that merges
 // them.
 func TestNoEnvironmentAddsADeviceThatWasNotGiven(t *testing.T) {
 	for _, test := range readings {
 		t.Run(string(test.resource), func(t *testing.T) {
-			guard := node{
-				own: []types.ResourceName{test.resource}, vendors: []Vendor{{
-					Name: "example.com", Variables: []Variable{{Name: "WIDGETS", Nothing: "void", Takes: TakesAny}},
-				}},
-			}.guard(t)
+			guard := guardOf(t, test.resource)
 			random := rand.New(rand.NewPCG(1, 2))
 			some := func() []string { return environment(random, test.names, test.values) }
 			passed := 0
@@ -260,11 +267,7 @@ func environment(random *rand.Rand, names, values []string) (env []string) {
 func TestNoEnvironmentThatWasLeftAsItIsAddsADeviceUnnoticed(t *testing.T) {
 	for _, test := range readings {
 		t.Run(string(test.resource), func(t *testing.T) {
-			guard := node{
-				own: []types.ResourceName{test.resource}, vendors: []Vendor{{
-					Name: "example.com", Variables: []Variable{{Name: "WIDGETS", Nothing: "void", Takes: TakesAny}},
-				}},
-			}.guard(t)
+			guard := guardOf(t, test.resource)
 			random := rand.New(rand.NewPCG(3, 4))
 			adding := 0
 			for range 4000 {
