@@ -27,7 +27,7 @@ const root = "../.."
 
 var rewrite = flag.Bool("rewrite", false, "write the renderings in testdata again")
 
-func TestWhatIsGeneratedIsUpToDate(t *testing.T) {
+func TestGeneratedFilesAreUpToDate(t *testing.T) {
 	files, err := generated(root)
 	if err != nil {
 		t.Fatal(err)
@@ -67,11 +67,14 @@ nodeGroups:
   plugins: [simgpu]
   env: [{name: KUBEDEVICE_SIMGPU_CONFIG, value: /etc/inventory.yaml}]
   tolerations: [{key: gpu, operator: Exists}]
-node: {metricsBindAddress: "0.0.0.0:10261", deviceFirewall: {allow: [kube-system/*, monitoring/dcgm]}}
+node:
+  metricsBindAddress: "0.0.0.0:10261"
+  deviceFirewall: {allow: [kube-system/*, monitoring/dcgm]}
+  virtualDevices: {nvidia.com/gpu: 10}
 scheduler:
   tolerations: [{key: control, operator: Exists}]
   nodeSelector: {pool: system}
-  args: {bestDevicesWait: 5m, quota: everywhere, evictUnallocated: true}
+  args: {bestDevicesWait: 5m, quota: everywhere, evictUnallocated: true, topology: require}
   extraArgs: [--v=3]
 policies: {schedulers: [alice], devices: [example.com/nic], deviceRequests: true, requestsNeedLimits: true}
 monitoring: {enabled: true}
@@ -215,7 +218,7 @@ func TestAllImagesComeFromTheRegistryOfTheValues(t *testing.T) {
 	}
 }
 
-func TestWrongValuesAreRefusedInWords(t *testing.T) {
+func TestWrongValuesAreRefusedWithAReason(t *testing.T) {
 	c, err := load(root)
 	if err != nil {
 		t.Fatal(err)
@@ -322,5 +325,51 @@ func TestChartAndMakefileHaveOneVersion(t *testing.T) {
 	version := regexp.MustCompile(`(?m)^VERSION +:= v(\S+)$`).FindSubmatch(makefile)
 	if version == nil || c.Metadata.Version != string(version[1]) || c.Metadata.AppVersion != "v"+string(version[1]) {
 		t.Errorf("the chart is %s of %s, and the Makefile has %s", c.Metadata.Version, c.Metadata.AppVersion, version)
+	}
+}
+
+// Artifact Hub reads annotations as its documents say
+// (https://artifacthub.io/docs/topics/annotations/helm).
+func TestArtifactHubReadsImagesLinksAndLicenceOfTheChart(t *testing.T) {
+	c, err := load(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	annotations := c.Metadata.Annotations
+	prerelease := fmt.Sprint(strings.Contains(c.Metadata.Version, "-"))
+	if annotations["artifacthub.io/prerelease"] != prerelease || annotations["artifacthub.io/license"] != "Apache-2.0" {
+		t.Errorf("version %s has the annotations %q", c.Metadata.Version, annotations)
+	}
+	var images, links []struct {
+		Name, Image, URL string
+		Platforms        []string
+	}
+	if err := yaml.UnmarshalStrict([]byte(annotations["artifacthub.io/images"]), &images); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict([]byte(annotations["artifacthub.io/links"]), &links); err != nil {
+		t.Fatal(err)
+	}
+	objects, err := render(c, "v1.37.1", "{}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, got := map[string]bool{}, map[string]bool{}
+	for _, o := range objects {
+		for _, match := range regexp.MustCompile(`(?m)^ +(?:- )?image: (.*)$`).FindAllStringSubmatch(o.text, -1) {
+			want[match[1]] = true
+		}
+	}
+	for _, i := range images {
+		got[i.Image] = true
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the images are not those that the chart renders (-want +got):\n%s", diff)
+	}
+	for _, l := range links {
+		file, ok := strings.CutPrefix(l.URL, c.Metadata.Home+"/blob/"+c.Metadata.AppVersion+"/")
+		if _, err := os.Stat(filepath.Join(root, file)); !ok || err != nil {
+			t.Errorf("%s is %s, no file of the release: %v", l.Name, l.URL, err)
+		}
 	}
 }

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command chart is what "make chart" runs: it makes those templates of the chart in deploy/chart
-// that have the manifests of deploy, the reference of its values in docs/chart-values.md, and of
-// the chart's defaults what deploy/kustomize has for nodes. Its tests hold the chart with Helm's
-// own library, and deploy/kustomize with kustomize's.
+// that have the manifests of deploy, the reference of its values in docs/reference/chart-values.md,
+// and of the chart's defaults what deploy/kustomize has for nodes. Its tests hold the chart with
+// Helm's own library, and deploy/kustomize with kustomize's.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 )
 
 // reference is the document of the chart's values.
-const reference = "docs/chart-values.md"
+const reference = "docs/reference/chart-values.md"
 
 func main() {
 	if err := run("../.."); err != nil {

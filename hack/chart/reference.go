@@ -25,10 +25,10 @@ type schema struct {
 
 const referenceHead = `# Values of the chart
 
-Generated from [` + "`values.schema.json`" + `](../deploy/chart/values.schema.json) and
-[` + "`values.yaml`" + `](../deploy/chart/values.yaml) by ` + "`make chart`" + `.
+Generated from [` + "`values.schema.json`" + `](../../deploy/chart/values.schema.json) and
+[` + "`values.yaml`" + `](../../deploy/chart/values.yaml) by ` + "`make chart`" + `.
 Helm refuses values that are not here, and those of another form, before anything is changed.
-[Install with Helm](chart.md) has examples.
+[Install with Helm](../deploy/chart.md) has examples.
 
 `
 

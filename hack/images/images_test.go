@@ -108,7 +108,7 @@ func tree(t *testing.T, dir string) map[string]string {
 	return found
 }
 
-func TestWhatIsMadeTwiceIsTheSame(t *testing.T) {
+func TestBuildsAreReproducible(t *testing.T) {
 	first, second := built(t, "an example\n"), built(t, "an example\n") // at other paths, at another time
 	changed := built(t, "another one\n")
 	one, two := t.TempDir(), t.TempDir()

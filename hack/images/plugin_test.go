@@ -61,7 +61,7 @@ func host(t *testing.T) string {
 	return filepath.Join(dir, "kubecri")
 }
 
-func TestAPluginsImageHasItsHalvesAndWhatInstallsThem(t *testing.T) {
+func TestAPluginsImageHasBothPluginsAndTheirInstaller(t *testing.T) {
 	kubecri, out, template := host(t), t.TempDir(), "../../plugins/template"
 	before := tree(t, template)
 	arguments := func(name string) []string {
@@ -112,23 +112,32 @@ func TestAPluginsImageHasItsHalvesAndWhatInstallsThem(t *testing.T) {
 	}
 }
 
-func TestACopyOfTheTemplateElsewhereHasAnImageAsItIs(t *testing.T) {
-	elsewhere := filepath.Join(t.TempDir(), "gizmo")
-	if err := os.CopyFS(elsewhere, os.DirFS("../../plugins/template")); err != nil {
+// The template's README has the commands. The copy and what is built are in a directory of the
+// test, and host stands for the programs that "make" would build first.
+func TestACopyOfTheTemplateElsewhereHasAnImageAsItsReadmeSays(t *testing.T) {
+	readme, err := os.ReadFile("../../plugins/template/README.md")
+	if err != nil {
 		t.Fatal(err)
 	}
-	var printed strings.Builder
-	err := run(t.Context(), []string{
-		"plugin", "-name", "gizmo", "-module", elsewhere, "-kubecri", host(t), "-sdk", "../../pkg/sdk",
-		"-installer", "install", "-work", filepath.Join(t.TempDir(), "work"), "-out", t.TempDir(),
-		"-version", "v1.2.3", "-created", "1700000000",
-	}, &printed)
-	if err != nil || !strings.Contains(printed.String(), "localhost/gizmo-plugin:v1.2.3") {
-		t.Errorf("%v: %s", err, printed.String())
+	_, block, found := strings.Cut(string(readme), "<!-- run by hack/images -->\n```sh\n")
+	if !found {
+		t.Fatal("README.md has no block of commands for this test")
+	}
+	script, _, _ := strings.Cut(block, "```")
+	elsewhere, out := t.TempDir(), t.TempDir()
+	shell := exec.CommandContext(t.Context(), "sh", "-euxc", strings.ReplaceAll(script, "../gizmo", elsewhere+"/gizmo"))
+	shell.Dir = "../.."
+	shell.Env = append(os.Environ(), "MAKEFLAGS=OUT="+out+" HOSTS="+filepath.Dir(host(t)), "GOFLAGS=")
+	printed, err := shell.CombinedOutput()
+	if err != nil || !strings.Contains(string(printed), "localhost/gizmo-plugin:v") {
+		t.Fatalf("%v: %s", err, printed)
+	}
+	if _, made, _ := read(t, filepath.Join(out, "plugin-images", "gizmo-plugin")); made == nil {
+		t.Error("there is no image")
 	}
 }
 
-func TestWhatIsNoPluginIsRefused(t *testing.T) {
+func TestFilesThatAreNoPluginsAreRefused(t *testing.T) {
 	for want, arguments := range map[string][]string{
 		`name "../up"`:      {"-name", "../up"},
 		"was built without": {"-name", "widget", "-kubecri", os.Args[0]},

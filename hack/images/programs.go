@@ -91,7 +91,7 @@ func checkProgram(path, architecture string) error {
 	for _, symbol := range symbols {
 		if version, ok := strings.CutPrefix(symbol.Version, "GLIBC_"); ok && newer(version, glibcFloor) {
 			return fmt.Errorf("%s needs %s of glibc %s: it must work with glibc %s; build it on an older system, or "+
-				"raise the floor, which docs/images.md has, too", path, symbol.Name, version, glibcFloor)
+				"raise the floor, which docs/deploy/images.md has, too", path, symbol.Name, version, glibcFloor)
 		}
 	}
 	return nil

@@ -109,6 +109,9 @@ func reference(purl string) []*v2_3.PackageExternalReference {
 	}}
 }
 
+// billSuffix ends the name of a bill of materials, after that of what it is of.
+const billSuffix = ".spdx.json"
+
 // writeBill writes the bill of materials of an artifact, next to it.
 func (r *release) writeBill(a artifact, checksum string) error {
 	b := newBill(r, a, checksum)
@@ -120,7 +123,7 @@ func (r *release) writeBill(a artifact, checksum string) error {
 	if len(b.document.Packages) == 1 {
 		return nil // text alone
 	}
-	file, err := os.Create(filepath.Join(r.out, a.name+".spdx.json"))
+	file, err := os.Create(filepath.Join(r.out, a.name+billSuffix))
 	if err != nil {
 		return err
 	}

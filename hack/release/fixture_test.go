@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -170,4 +171,35 @@ func written(t *testing.T, r *release) map[string]string {
 		return err
 	}))
 	return found
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	must(t, err)
+	return string(content)
+}
+
+// buildProgram builds a package that a module of this repository requires, and returns the program.
+func buildProgram(t *testing.T, module, pkg string) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), path.Base(pkg))
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, pkg)
+	build.Dir = module
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%q: %v\n%s", build.Args, err, out)
+	}
+	return binary
+}
+
+// runProgram returns what a program prints that must not fail.
+func runProgram(t *testing.T, binary string, env []string, arguments ...string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), binary, arguments...)
+	command.Env = append(os.Environ(), env...)
+	out, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%q: %v\n%s", command.Args, err, out)
+	}
+	return string(out)
 }

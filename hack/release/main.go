@@ -7,6 +7,8 @@
 //
 //	release write [flags]                   writes the files
 //	release verify -key FILE DIRECTORY      verifies signature and checksums of files
+//	release push -key FILE -to REGISTRY DIRECTORY
+//	                                        verifies them, and pushes images with their bills
 package main
 
 import (
@@ -41,8 +43,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return runWrite(ctx, args[1:], out)
 	case len(args) > 0 && args[0] == "verify":
 		return runVerify(args[1:], out)
+	case len(args) > 0 && args[0] == "push":
+		return runPush(ctx, args[1:], out)
 	}
-	return errors.New("want: release write [flags], or release verify -key FILE DIRECTORY")
+	return errors.New("want: release write [flags], release verify -key FILE DIRECTORY, or release push -key FILE " +
+		"-to REGISTRY DIRECTORY")
 }
 
 // runWrite writes a release, and prints what it has.
@@ -59,6 +64,8 @@ func runWrite(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&r.kubectl, "kubectl", "", "directory with the archives of kubectl-device")
 	flags.StringVar(&r.images, "images", "", "directory with an OCI layout for each image")
 	flags.StringVar(&r.charts, "charts", "", "directory with the chart's archive; one without archive means no chart")
+	flags.StringVar(&r.registry, "registry", "",
+		"host and path of the registry from which the chart takes images; by default, images are loaded on the nodes")
 	flags.StringVar(&r.out, "out", "", "directory for the release, which is replaced")
 	key := flags.String("key", "", "file of the private key, in PEM; one that cosign encrypted needs "+passwordVariable+
 		"; without a key, the release is unsigned")
@@ -95,4 +102,22 @@ func runVerify(args []string, out io.Writer) error {
 	}
 	_, err = fmt.Fprintf(out, "%d files are those of the release\n", len(verified))
 	return err
+}
+
+// runPush pushes what a registry has of a release, and prints the images.
+func runPush(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("release push", flag.ContinueOnError)
+	key := flags.String("key", "", "file of the public key, in PEM")
+	to := flags.String("to", "", "host and path before each image's name; docker login has who pushes")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *key == "" || *to == "" || flags.NArg() != 1 {
+		return errors.New("want: release push -key FILE -to REGISTRY DIRECTORY")
+	}
+	public, err := os.ReadFile(*key)
+	if err != nil {
+		return err
+	}
+	return push(ctx, flags.Arg(0), *to, public, out)
 }

@@ -21,7 +21,8 @@ import (
 //go:embed scripts
 var scripts embed.FS
 
-// Where the packages have what docs/install.md puts below /usr/local, which is the administrator's.
+// Where the packages have what docs/deploy/install.md puts below /usr/local, which is the
+// administrator's.
 const (
 	packagedPrograms   = "usr/bin/"
 	packagedScheduler  = "usr/lib/kubedevice/kube-scheduler"

@@ -107,7 +107,7 @@ func TestPackagesAreInstalledAndAPurgeLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestWhatTheAdministratorHasChangedStays(t *testing.T) {
+func TestFilesThatTheAdministratorChangedAreKept(t *testing.T) {
 	root := newDebianRoot(t)
 	must(t, root.dpkg("--install", root.deb("kubedevice-kubecri")))
 	changed := filepath.Join(root.dir, "etc/kubedevice/kubecri.yaml")

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/sha256"
@@ -14,6 +15,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -26,6 +29,9 @@ type release struct {
 	key *ecdsa.PrivateKey
 
 	sources, programs, kubectl, images, charts string
+
+	// registry is what the chart takes images from; where it is empty, from the nodes themselves.
+	registry string
 
 	out string
 
@@ -63,6 +69,7 @@ func (r *release) write(ctx context.Context, out io.Writer) error {
 		{"Debian packages", r.writePackages},
 		{"manifests", r.writeManifests},
 		{"chart", r.writeChart},
+		{"metadata for Artifact Hub", r.writeMetadata},
 		{"release notes", r.writeNotes},
 	} {
 		if err := ctx.Err(); err != nil {
@@ -172,7 +179,42 @@ func (r *release) writeChart() error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", found[0], err)
 	}
+	if r.registry != "" {
+		if err := nameRegistry(members, strings.TrimSuffix(r.registry, "/")); err != nil {
+			return fmt.Errorf("%s: %w", found[0], err)
+		}
+	}
 	return r.add(artifact{name: filepath.Base(found[0])}, func(w io.Writer) error {
 		return writeTarGz(w, members, r.created)
+	})
+}
+
+// nameRegistry puts a registry in the place of localhost: in the chart's values, and in what
+// Artifact Hub reads of it.
+func nameRegistry(members []member, registry string) error {
+	for file, replaced := range map[string][2]string{
+		"kubedevice/values.yaml": {"\n  registry: localhost\n", "\n  registry: " + registry + "\n"},
+		"kubedevice/Chart.yaml":  {"image: localhost/", "image: " + registry + "/"},
+	} {
+		at := slices.IndexFunc(members, func(m member) bool { return m.path == file })
+		if at < 0 || !bytes.Contains(members[at].content, []byte(replaced[0])) {
+			return fmt.Errorf("%s lacks %q", file, replaced[0])
+		}
+		members[at].content = bytes.ReplaceAll(members[at].content, []byte(replaced[0]), []byte(replaced[1]))
+	}
+	return nil
+}
+
+// metadataName is the file with what Artifact Hub reads of the chart's repository.
+const metadataName = "artifacthub-repo.yml"
+
+func (r *release) writeMetadata() error {
+	text, err := os.ReadFile(filepath.Join(r.sources, "deploy", metadataName))
+	if err != nil {
+		return err
+	}
+	return r.add(artifact{name: metadataName}, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
 	})
 }

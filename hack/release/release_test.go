@@ -43,7 +43,7 @@ func TestAReleaseHasAllFiles(t *testing.T) {
 	r.key = generateKey(t)
 	want := []string{
 		"RELEASE_NOTES.md", "SHA256SUMS", "SHA256SUMS.sig", "kubedevice.pub", "krew-device.yaml",
-		"kubedevice-1.2.3.tgz",
+		"artifacthub-repo.yml", "kubedevice-1.2.3.tgz",
 		"kubedevice_v1.2.3_deploy.tar.gz", "kubedevice-kubecri_v1.2.3_image.tar",
 		"kubedevice-kubecri_v1.2.3_image_amd64.spdx.json", "kubedevice-kubecri_v1.2.3_image_arm64.spdx.json",
 	}
@@ -216,7 +216,7 @@ func TestAReleaseThatMustNotBePublishedSaysSo(t *testing.T) {
 	var out bytes.Buffer
 	must(t, r.write(t.Context(), &out))
 	for _, want := range []string{
-		"UNSIGNED", "DIRTY",
+		"UNSIGNED", "LOCAL", "DIRTY",
 		"INCOMPLETE: it lacks krew-device.yaml, as there is no kubectl-device-darwin-arm64",
 	} {
 		if !strings.Contains(out.String(), want) {

@@ -126,7 +126,10 @@ func (r *release) report(out io.Writer) error {
 		text += "INCOMPLETE: it lacks " + r.missing + "\n"
 	}
 	if r.key == nil {
-		text += "UNSIGNED: there is no key; see docs/releasing.md\n"
+		text += "UNSIGNED: there is no key; see docs/contributing/releasing.md\n"
+	}
+	if r.registry == "" {
+		text += "LOCAL: the chart takes images from the nodes; REGISTRY=host/path names a registry\n"
 	}
 	if strings.HasSuffix(r.revision, "-dirty") {
 		text += "DIRTY: the working tree has changes that no commit has; do not publish this\n"

@@ -77,6 +77,55 @@ func TestLinksInDocumentsHaveATarget(t *testing.T) {
 	}
 }
 
+// A reader who has just arrived chooses among few pages.
+func TestTheReadmeHasTenLinksAtMost(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?:^|[^!])\[[^\]]*\]\(`).FindAllString(string(text), -1) // without pictures
+	if len(found) == 0 || len(found) > 10 {
+		t.Errorf("README.md has %d links: have those that a reader needs first, ten at most", len(found))
+	}
+}
+
+// A page that no other page links to is not found by readers.
+func TestEachPageIsReachedFromTheIndex(t *testing.T) {
+	all := documents(t)
+	index := filepath.Join(root, "docs", "README.md")
+	reached, next := map[string]bool{index: true}, []string{index}
+	for len(next) > 0 {
+		name := next[0]
+		next = next[1:]
+		for _, match := range link.FindAllStringSubmatch(fenced.ReplaceAllString(all[name], ""), -1) {
+			target := filepath.Join(filepath.Dir(name), match[1])
+			if _, ok := all[target]; ok && !reached[target] {
+				reached[target] = true
+				next = append(next, target)
+			}
+		}
+	}
+	for name := range all {
+		if strings.HasPrefix(name, filepath.Join(root, "docs")) && !reached[name] {
+			t.Errorf("no link leads from docs/README.md to %s", name)
+		}
+	}
+}
+
+func TestThePageOfPoliciesNamesEachThatIsInstalled(t *testing.T) {
+	page := documents(t)[filepath.Join(root, "docs", "reference", "policies.md")]
+	files, err := filepath.Glob(filepath.Join(root, "deploy", "policies", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("found %d policies: %v", len(files), err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		if !strings.Contains(page, "| `"+name+"` |") {
+			t.Errorf("docs/reference/policies.md has no row for %s", name)
+		}
+	}
+}
+
 var (
 	makeCommand = regexp.MustCompile("(?m)(?:^|`)make ([a-z][a-z0-9-]*)")
 	makeTarget  = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):.*##`)

@@ -44,7 +44,7 @@ var functionFields = map[string]map[string]string{
 		"pkg/node/criproxy":             "Proxy.end",
 		"pkg/node/devicemanager":        "registryWatch.plugins",
 		"pkg/node/nri":                  "validator.leave",
-		"pkg/node/nrifront":             "Devices.stop Front.leave Front.stop",
+		"pkg/node/nrifrontend":          "Devices.stop Frontend.leave Frontend.stop",
 		"pkg/scheduler/frameworkplugin": "background.stop",
 	},
 	row: {

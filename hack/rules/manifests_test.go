@@ -4,10 +4,12 @@
 package rules
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -70,5 +72,35 @@ func TestManifestsAndDocumentsNameTheImagesOfThisVersion(t *testing.T) {
 				t.Errorf("%s names an image of %s, and this is %s", name, match[1], version[1])
 			}
 		}
+	}
+}
+
+// Some are patches, which no test of a cluster applies.
+func TestManifestsOfDeployAreYAML(t *testing.T) {
+	deploy, found := filepath.Join(root, "deploy"), 0
+	err := filepath.WalkDir(deploy, func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name == filepath.Join(deploy, "chart"):
+			return filepath.SkipDir // its templates become YAML
+		case filepath.Ext(name) != ".yaml":
+			return nil
+		}
+		found++
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		for document := range strings.SplitSeq(string(text), "\n---\n") {
+			var object any
+			if err := yaml.UnmarshalStrict([]byte(document), &object); err != nil || object == nil {
+				t.Errorf("%s has a document that is no YAML, or empty: %v\n%s", name, err, document)
+			}
+		}
+		return nil
+	})
+	if err != nil || found == 0 {
+		t.Errorf("%s has %d manifests: %v", deploy, found, err)
 	}
 }

@@ -126,12 +126,19 @@ var mayImport = map[string][]string{
 		"pkg/kubeletdevice", "pkg/request", "pkg/seal", "pkg/sdk",
 	},
 	"pkg/scheduler/frameworkplugin": {
-		"pkg/scheduler/allocation", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/scheduler/pluginhost",
-		"pkg/scheduler/verdict", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/request", "pkg/seal", "pkg/sdk",
+		"pkg/scheduler/allocation", "pkg/scheduler/ledger", "pkg/scheduler/metrics", "pkg/scheduler/nodestate",
+		"pkg/scheduler/pluginhost", "pkg/scheduler/verdict", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree",
+		"pkg/request", "pkg/seal", "pkg/sdk",
 	},
 	"pkg/scheduler/config": {
-		"pkg/scheduler/allocation", "pkg/scheduler/frameworkplugin", "pkg/schedulerapi", "pkg/seal",
+		"pkg/scheduler/allocation", "pkg/scheduler/claims", "pkg/scheduler/frameworkplugin", "pkg/schedulerapi",
+		"pkg/seal",
 	},
+	"pkg/scheduler/ledger":           {"pkg/deviceinfo", "pkg/kubeletdevice", "pkg/sdk"},
+	"pkg/scheduler/claims":           {"pkg/scheduler/claims", "pkg/scheduler/ledger", "pkg/scheduler/metrics"},
+	"pkg/scheduler/claims/pool":      {},
+	"pkg/scheduler/claims/selector":  {"pkg/cache"},
+	"pkg/scheduler/claims/allocator": {"pkg/scheduler/claims/pool", "pkg/scheduler/claims/selector"},
 	"pkg/scheduler/verdict": {
 		"pkg/scheduler/allocation", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/request",
 	},
@@ -140,8 +147,9 @@ var mayImport = map[string][]string{
 		"pkg/request", "pkg/schedulerapi", "pkg/sdk",
 	},
 	"pkg/scheduler/whatif": {
-		"pkg/scheduler/allocation", "pkg/scheduler/frameworkplugin", "pkg/scheduler/nodestate", "pkg/deviceinfo",
-		"pkg/request", "pkg/schedulerapi", "pkg/sdk",
+		"pkg/scheduler/allocation", "pkg/scheduler/claims", "pkg/scheduler/config", "pkg/scheduler/frameworkplugin",
+		"pkg/scheduler/ledger", "pkg/scheduler/nodestate", "pkg/deviceinfo", "pkg/request", "pkg/schedulerapi",
+		"pkg/sdk",
 	},
 	"pkg/scheduler/failover": {
 		"pkg/scheduler/allocation", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/deviceinfo",
@@ -154,8 +162,8 @@ var mayImport = map[string][]string{
 		"pkg/pluginload", "pkg/request", "pkg/seal", "pkg/sdk", "pkg/trim",
 	},
 	"pkg/node/app": {
-		"pkg/node", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/pluginload", "pkg/seal", "pkg/sdk",
-		"pkg/trim", "deploy",
+		"pkg/node", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/pluginload", "pkg/seal",
+		"pkg/sdk", "pkg/trim", "deploy",
 	},
 	"plugins": {"plugins", "pkg/sdk"},
 	"hack":    {},
@@ -282,7 +290,7 @@ func TestLogKeysAreConstants(t *testing.T) {
 
 // Who reads a message may have no directory docs.
 func TestMessagesNameDocumentsByTheirAddress(t *testing.T) {
-	named := regexp.MustCompile(`\bdocs/[\w-]+\.md`)
+	named := regexp.MustCompile(`\bdocs/[\w/-]+\.md`)
 	for _, s := range sources(t) {
 		if s.test() || !within(s.directory(), "pkg") && !within(s.directory(), "cmd") {
 			continue

@@ -40,7 +40,8 @@ func TestTypesInDocumentsAreDeclaredInTheFilesThatTheyLinkTo(t *testing.T) {
 		}
 	}
 	if found := checked["one-pod.md"]; found < leastTypes {
-		t.Errorf("docs/one-pod.md has %d types with a link to their file, and should have %d", found, leastTypes)
+		t.Errorf("docs/contributing/one-pod.md has %d types with a link to their file, and should have %d",
+			found, leastTypes)
 	}
 }
 

@@ -110,6 +110,8 @@ type request struct {
 	groups      []string
 	resource    string // with the subresource: pods/status
 	object, old runtime.Object
+	// namespace are the annotations of the object's namespace.
+	namespace map[string]string
 	// mayDelete says that the user may delete the object.
 	mayDelete bool
 }
@@ -135,11 +137,12 @@ func (p *policy) refusal(tb testing.TB, r request) string {
 	if r.old != nil {
 		versioned.VersionedOldObject.Set(r.old)
 	}
-	result := p.validator.Validate(tb.Context(), attributes.GetResource(), versioned, nil, &corev1.Namespace{},
+	result := p.validator.Validate(tb.Context(), attributes.GetResource(), versioned, nil,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Annotations: r.namespace}},
 		celconfig.RuntimeCELCostBudget, authorizer.AuthorizerFunc(func(_ context.Context,
-			of authorizer.Attributes) (authorizer.Decision, string, error) {
-			if r.mayDelete && of.GetVerb() == "delete" && of.GetResource() == resource &&
-				of.GetName() == accessor.GetName() {
+			attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+			if r.mayDelete && attributes.GetVerb() == "delete" && attributes.GetResource() == resource &&
+				attributes.GetName() == accessor.GetName() {
 				return authorizer.DecisionAllow, "", nil
 			}
 			return authorizer.DecisionNoOpinion, "", nil

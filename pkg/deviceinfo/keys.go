@@ -17,11 +17,9 @@ type Key struct {
 	Objects []string
 	// Weakens is which defence somebody weakens who writes, changes or removes it, and Policy the
 	// admission policy, of deploy/policies or deploy/policies-optional, that refuses that. Attacks
-	// are the attempts of docs/attacks.md that make use of it. Test is the file of a test that
-	// does, where the clusters of these attempts have nothing that reads the key.
+	// are the attempts of test/attack/README.md that make use of it.
 	Weakens, Policy string
 	Attacks         []string
-	Test            string
 	// Harmless is why it weakens nothing, where Weakens is empty.
 	Harmless string
 }
@@ -73,6 +71,11 @@ var keys = []Key{
 		Policy:  "kubedevice-node-inventories", Attacks: []string{"usage-forged"},
 	},
 	{
+		Name: ShareEnforcementAnnotation, Objects: []string{"nodes"},
+		Weakens: "that pods which demand that shares are held to get only devices on which they are",
+		Policy:  "kubedevice-node-inventories", Attacks: []string{"enforcement-forged"},
+	},
+	{
 		Name: ReplacementsAnnotation, Objects: []string{"nodes"}, Weakens: "that only a node requests other devices",
 		Policy: "kubedevice-node-inventories", Attacks: []string{"replacements-forged"},
 	},
@@ -109,7 +112,8 @@ var keys = []Key{
 	{
 		Name: "kubedevice.io/node-group", Label: true, Objects: []string{"nodes"},
 		Weakens: "that the chart's DaemonSet stays on a node that it has enrolled",
-		Policy:  "kubedevice-node-labels", Attacks: []string{"label-group-removed", "label-group-changed"},
+		Policy:  "kubedevice-node-labels",
+		Attacks: []string{"label-group-removed", "label-group-changed", "label-group-added"},
 	},
 	{
 		Name: "cdi.k8s.io/", Objects: []string{"pods"},
@@ -123,11 +127,11 @@ var keys = []Key{
 	},
 	{
 		Name: "io.kubernetes.cri-o.Devices", Objects: []string{"pods"}, Weakens: "the same, with CRI-O",
-		Policy: "kubedevice-device-requests", Test: "pkg/node/firewall/devicefiles_test.go",
+		Policy: "kubedevice-device-requests", Attacks: []string{"firewall-file", "firewall-file-many"},
 	},
 	{
 		Name: "devices.crio.io", Objects: []string{"pods"}, Weakens: "the same, with CRI-O",
-		Policy: "kubedevice-device-requests", Test: "pkg/node/firewall/devicefiles_test.go",
+		Policy: "kubedevice-device-requests", Attacks: []string{"firewall-file-key", "firewall-file-container"},
 	},
 	{
 		Name: "kubedevice.io/scheduler-api", Objects: []string{"leases"},
@@ -150,6 +154,19 @@ var keys = []Key{
 	},
 	{
 		Name: DeviceFailureGracePeriodAnnotation, Objects: []string{"pods", "namespaces"}, Harmless: "the same",
+	},
+	{
+		Name: OnShareExceededAnnotation, Objects: []string{"pods"},
+		Weakens: "that a container which uses more than its share of a device is stopped, where the node does that",
+		Policy:  "kubedevice-pod-allocations", Attacks: []string{"exceeded-ignore", "exceeded-patch"},
+	},
+	{
+		Name: OnShareExceededAnnotation, Objects: []string{"namespaces"},
+		Harmless: "administrators alone may write namespaces, and permit it to the pods of one by it",
+	},
+	{
+		Name: LeastEnforcementAnnotation, Objects: []string{"pods"},
+		Harmless: "it is about which nodes the pod itself may go to",
 	},
 	{
 		Name: "KubeDevice/Grant", Objects: []string{"pods"},

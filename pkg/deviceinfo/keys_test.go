@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,6 +27,24 @@ var notKeys = map[string]bool{
 	"cli.kubedevice.io/": true, "cli.kubedevice.io/v": true, // versions of the API
 	"kubernetes.io": true, "kubedevice.io": true, // domains
 	"kubedevice.io/variables": true, // a kind of CDI devices
+}
+
+func TestReferenceNamesEveryKey(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/annotations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range Keys() {
+		if !strings.Contains(string(page), "`"+strings.TrimSuffix(key.Name, "/")) {
+			t.Errorf("docs/reference/annotations.md lacks %s", key.Name)
+		}
+	}
+	rows := regexp.MustCompile("(?m)^\\| `(KubeDevice/[A-Za-z]+)`")
+	for _, row := range rows.FindAllStringSubmatch(string(page), -1) {
+		if !slices.ContainsFunc(Keys(), func(key Key) bool { return key.Name == row[1] }) {
+			t.Errorf("docs/reference/annotations.md has %s, and there is no such key", row[1])
+		}
+	}
 }
 
 func TestEveryKeyThatIsReadIsListed(t *testing.T) {
@@ -67,18 +86,20 @@ func object(t *testing.T, resource string, metadata metav1.ObjectMeta) runtime.O
 	if resource != "nodes" {
 		metadata.Namespace = "team"
 	}
-	of := metav1.TypeMeta{APIVersion: "v1"}
+	typeMeta := metav1.TypeMeta{APIVersion: "v1"}
 	switch resource {
 	case "pods":
-		of.Kind = "Pod"
-		return &corev1.Pod{TypeMeta: of, ObjectMeta: metadata, Spec: corev1.PodSpec{Containers: []corev1.Container{{
-			Name: "main"}}}}
+		typeMeta.Kind = "Pod"
+		return &corev1.Pod{
+			TypeMeta: typeMeta, ObjectMeta: metadata,
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
+		}
 	case "bindings":
-		of.Kind = "Binding"
-		return &corev1.Binding{TypeMeta: of, ObjectMeta: metadata}
+		typeMeta.Kind = "Binding"
+		return &corev1.Binding{TypeMeta: typeMeta, ObjectMeta: metadata}
 	case "nodes":
-		of.Kind = "Node"
-		return &corev1.Node{TypeMeta: of, ObjectMeta: metadata}
+		typeMeta.Kind = "Node"
+		return &corev1.Node{TypeMeta: typeMeta, ObjectMeta: metadata}
 	case "leases":
 		return &coordinationv1.Lease{
 			TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}, ObjectMeta: metadata,
@@ -91,7 +112,7 @@ func object(t *testing.T, resource string, metadata metav1.ObjectMeta) runtime.O
 func TestEveryKeyThatWeakensADefenceHasAPolicyThatRefusesIt(t *testing.T) {
 	for _, key := range Keys() {
 		if (key.Weakens == "") == (key.Harmless == "") || (key.Weakens == "") != (key.Policy == "") ||
-			(key.Weakens == "") != (len(key.Attacks) == 0 && key.Test == "") || len(key.Objects) == 0 {
+			(key.Weakens == "") != (len(key.Attacks) == 0) || len(key.Objects) == 0 {
 			t.Errorf("%s: it weakens something, with a policy and attacks, or it is harmless: %+v", key.Name, key)
 			continue
 		}

@@ -109,11 +109,21 @@ func TestKubecriIsTakenOffANodeByThoseAloneWhoMayDeleteTheNode(t *testing.T) {
 	plain := node(map[string]string{"kubedevice.io/devices": "true", "kubedevice.io/node-group": "a"})
 	without := node(map[string]string{"kubedevice.io/node-group": "a"})
 	other := node(map[string]string{"kubedevice.io/devices": "true", "kubedevice.io/node-group": "b"})
+	fresh := node(map[string]string{"kubedevice.io/devices": "true"})
 	nodes := []string{"system:nodes"}
 	for name, test := range map[string]struct {
 		request
 		refused string
 	}{
+		"an operator keeps the agent from a new node": {
+			request{user: "ada", object: plain, old: fresh}, "keeps other agents of kubecri off the node",
+		},
+		"a new node gets its group": {
+			request{user: "system:node:n1", groups: nodes, object: plain, old: fresh}, "",
+		},
+		"an administrator gives it to a new node": {
+			request{user: "ada", object: plain, old: fresh, mayDelete: true}, "",
+		},
 		"an operator removes a label": {
 			request{user: "ada", object: without, old: with}, "node n1: the label kubedevice.io/devices keeps kubecri",
 		},
@@ -192,5 +202,44 @@ func TestANodeDoesNotChangeTheTaintsOfItsDevices(t *testing.T) {
 			}
 			checkRefusal(t, readPolicy(t, "kubedevice-node-inventories"), test.request, test.refused)
 		})
+	}
+}
+
+func TestAPodMayUseMoreThanItsShareOnlyWhereItsNamespacePermitsIt(t *testing.T) {
+	policy := readPolicy(t, "kubedevice-pod-allocations")
+	exceeding := func(value string) *corev1.Pod {
+		return annotated("", func(pod *corev1.Pod) {
+			if value != "" {
+				pod.Annotations = map[string]string{OnShareExceededAnnotation: value}
+			}
+		})
+	}
+	permits := map[string]string{OnShareExceededAnnotation: OnShareExceededIgnore}
+	for name, test := range map[string]struct {
+		request
+		refused bool
+	}{
+		"it is ended":      {request{object: exceeding("End")}, false},
+		"it is evicted":    {request{object: exceeding("Evict")}, false},
+		"it is left alone": {request{object: exceeding("Ignore")}, true},
+		"a controller creates it": {
+			request{user: "system:serviceaccount:kube-system:job-controller", object: exceeding("Ignore")}, true,
+		},
+		"the namespace permits it": {request{object: exceeding("Ignore"), namespace: permits}, false},
+		"the namespace says something else": {
+			request{object: exceeding("Ignore"), namespace: map[string]string{OnShareExceededAnnotation: "End"}}, true,
+		},
+		"it says so later":              {request{object: exceeding("Ignore"), old: exceeding("End")}, true},
+		"it says so later, without one": {request{object: exceeding("Ignore"), old: exceeding("")}, true},
+		"it stays as it is":             {request{object: exceeding("Ignore"), old: exceeding("Ignore")}, false},
+		"the annotation goes":           {request{object: exceeding(""), old: exceeding("End")}, false},
+		"a word in another case":        {request{object: exceeding("ignore")}, true},
+	} {
+		test.resource = "pods"
+		refusal := policy.refusal(t, test.request)
+		if refused := refusal != ""; refused != test.refused ||
+			refused && !strings.HasPrefix(refusal, "pod team/train: the annotation KubeDevice/OnShareExceeded must") {
+			t.Errorf("%s: refusal %q, want %v", name, refusal, test.refused)
+		}
 	}
 }

@@ -40,7 +40,7 @@ func TestRequestsAreQuantitiesAsKubernetesWritesThem(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoQuantityIsAnErrorThatSaysWhatToWrite(t *testing.T) {
+func TestErrorsOfQuantitiesShowTheRightForm(t *testing.T) {
 	for written, want := range map[string]string{
 		`"20 Gi"`: `"20 Gi" is no quantity`, `"20GB"`: `"20GB" is no quantity`, `"all"`: `"all" is no quantity`,
 		`""`: `"" is no quantity`, `"-1Gi"`: `"-1Gi" is negative`, `"8Ei"`: `"8Ei" is too large`,

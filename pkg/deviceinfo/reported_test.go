@@ -17,7 +17,7 @@ import (
 )
 
 // What an init container has is free when the others start, what a sidecar has is not.
-func TestWhatANodeReportsIsHeldAsIfItWereAllocated(t *testing.T) {
+func TestHoldersThatANodeReportsCountAsAllocated(t *testing.T) {
 	const memory types.ResourceName = "resource/group/gpu/a/memory"
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p"},

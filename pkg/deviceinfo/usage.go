@@ -77,13 +77,13 @@ func EncodeUsage(usage Usage, limit int) (value string) {
 	text, err := encode(part)
 	size := len(text)
 	for _, path := range slices.Sorted(maps.Keys(usage.Devices)) {
-		of := usage.Devices[path]
-		of.Containers = nil
+		deviceUsage := usage.Devices[path]
+		deviceUsage.Containers = nil
 		key, keyErr := encode(path)
-		entry, entryErr := encode(of)
+		entry, entryErr := encode(deviceUsage)
 		err = errors.Join(err, keyErr, entryErr)
 		if more := len(key) + len(":") + len(entry) + len(","); size+more <= limit {
-			part.Devices[path] = of
+			part.Devices[path] = deviceUsage
 			size += more
 		}
 	}
@@ -130,11 +130,11 @@ func addContainers(devices, from map[string]DeviceUsage, limit int) error {
 		chosen[c.path] = append(chosen[c.path], c.index)
 	}
 	for path, indexes := range chosen {
-		of := devices[path]
+		deviceUsage := devices[path]
 		for _, i := range slices.Sorted(slices.Values(indexes)) {
-			of.Containers = append(of.Containers, from[path].Containers[i])
+			deviceUsage.Containers = append(deviceUsage.Containers, from[path].Containers[i])
 		}
-		devices[path] = of
+		devices[path] = deviceUsage
 	}
 	return nil
 }
@@ -154,13 +154,14 @@ func DecodeUsage(value string, now time.Time) (usage Usage, known bool, err erro
 	if err := json.Unmarshal([]byte(value), &usage); err != nil {
 		return Usage{}, false, fmt.Errorf("annotation %s: %w", UsageAnnotation, err)
 	}
-	for path, of := range usage.Devices {
-		of.MemoryTotal, of.MemoryUsed = plausible(of.MemoryTotal), plausible(of.MemoryUsed)
-		of.Unowned = plausible(of.Unowned)
-		for i := range of.Containers {
-			of.Containers[i].MemoryUsed = plausible(of.Containers[i].MemoryUsed)
+	for path, deviceUsage := range usage.Devices {
+		deviceUsage.MemoryTotal, deviceUsage.MemoryUsed = plausible(deviceUsage.MemoryTotal),
+			plausible(deviceUsage.MemoryUsed)
+		deviceUsage.Unowned = plausible(deviceUsage.Unowned)
+		for i := range deviceUsage.Containers {
+			deviceUsage.Containers[i].MemoryUsed = plausible(deviceUsage.Containers[i].MemoryUsed)
 		}
-		usage.Devices[path] = of
+		usage.Devices[path] = deviceUsage
 	}
 	known = !usage.Time.Before(now.Add(-2*UsageRefresh)) && !usage.Time.After(now.Add(usageSkew))
 	return usage, known, nil

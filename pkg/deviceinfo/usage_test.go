@@ -63,7 +63,7 @@ func TestUsageThatDoesNotFitIsLeftOut(t *testing.T) {
 func TestContainersOfOneDeviceDoNotLeaveOutAnother(t *testing.T) {
 	usage := Usage{Devices: map[string]DeviceUsage{}}
 	for i := range 16 {
-		of := DeviceUsage{MemoryTotal: device.Read(80 << 30), MemoryUsed: device.Read(1 << 30)}
+		deviceUsage := DeviceUsage{MemoryTotal: device.Read(80 << 30), MemoryUsed: device.Read(1 << 30)}
 		for n := range 21 { // the last one's use is unknown
 			c := ContainerUsage{
 				PodUID:    fmt.Sprintf("0b1c2d3e-1111-2222-3333-4444555566%02d", i),
@@ -72,9 +72,9 @@ func TestContainersOfOneDeviceDoNotLeaveOutAnother(t *testing.T) {
 			if n == 20 {
 				c.MemoryUsed = device.Reading{}
 			}
-			of.Containers = append(of.Containers, c)
+			deviceUsage.Containers = append(deviceUsage.Containers, c)
 		}
-		usage.Devices[fmt.Sprintf("gpu/GPU-%02d", i)] = of
+		usage.Devices[fmt.Sprintf("gpu/GPU-%02d", i)] = deviceUsage
 	}
 	usage.Devices["gpu/GPU-99"] = DeviceUsage{}
 	for limit := 2000; limit <= 2*MaxUsageBytes; limit += 97 {
@@ -87,9 +87,9 @@ func TestContainersOfOneDeviceDoNotLeaveOutAnother(t *testing.T) {
 			t.Fatalf("limit %d: %d devices are read, want %d; %v", limit, len(got.Devices), len(usage.Devices), err)
 		}
 		least, most := int64(math.MaxInt64), int64(-1) // of those that are in, and of those that are not
-		for path, of := range usage.Devices {
+		for path, deviceUsage := range usage.Devices {
 			in := got.Devices[path].Containers
-			for _, c := range of.Containers {
+			for _, c := range deviceUsage.Containers {
 				use, known := c.MemoryUsed.Value()
 				switch {
 				case len(in) > 0 && in[0] == c:

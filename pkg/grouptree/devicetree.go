@@ -33,6 +33,7 @@ type layout struct {
 
 	signatures map[string]int32 // kinds of instances, by the levels that lead there
 	types      map[string]int32 // kinds of resources, by the levels that lead there and the resource
+	limits     []int32          // those types that isLimit is true of
 	shape      Digest
 }
 

@@ -33,7 +33,8 @@
 // The score of an instance is the mean over all resources below it, in name order. A pod's score is
 // that of the whole node after its last running container. A resource is scored by its scorer:
 // left-over is the part of it that is used after the placement, enum the part of its bits that the
-// pod requests.
+// pod requests. A resource named cores, the percent of a device's compute time, is left out for a
+// pod that requests none: devices need not be requested with it.
 //
 // # The exact search
 //

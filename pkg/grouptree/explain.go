@@ -38,7 +38,7 @@ func ExplainWithin(
 		steps:      len(req.types) + len(req.signatures) + len(req.items),
 	}
 	e.sumSupplies()
-	for _, check := range []func() *Reason{e.missing, e.gone, e.alone, e.together, e.perGroup, e.groupCapacity} {
+	for _, check := range []func() *Reason{e.missing, e.gone, e.tooSmall, e.insufficient, e.perGroup, e.groupCapacity} {
 		if reason := check(); reason != nil {
 			return reason, e.steps
 		}
@@ -199,8 +199,8 @@ func (e *explainer) gone() *Reason {
 	return nil
 }
 
-// alone finds a request that no single resource of the node can serve.
-func (e *explainer) alone() *Reason {
+// tooSmall finds a request that no single resource of the node can serve.
+func (e *explainer) tooSmall() *Reason {
 	for i, it := range e.req.items {
 		s := e.supply(it.typ)
 		if it.quantity <= s.best.free || s.masked && (it.quantity == 0 || s.bits&it.quantity != 0) {
@@ -211,18 +211,18 @@ func (e *explainer) alone() *Reason {
 			continue // together counts how many are needed
 		}
 		reason.Countable = false
-		reason.Level, reason.Best, reason.Of = reason.Device, max(0, s.best.free), s.best.total
+		reason.Level, reason.Best, reason.Total = reason.Device, max(0, s.best.free), s.best.total
 		if it.quantity > s.largest && !reason.Mask {
-			reason.Cause, reason.Best, reason.Of = Small, 0, s.largest
+			reason.Cause, reason.Best, reason.Total = Small, 0, s.largest
 		}
 		return reason
 	}
 	return nil
 }
 
-// together finds a resource of which the node as a whole has too little for all running containers,
-// or for one init container.
-func (e *explainer) together() *Reason {
+// insufficient finds a resource of which the node as a whole has too little for all running
+// containers, or for one init container.
+func (e *explainer) insufficient() *Reason {
 	if e.req.running > 0 {
 		if short := e.short(0, e.req.needs); short != nil {
 			return e.shortage(short, 0, e.req.containers[e.req.running-1].itemHi)
@@ -257,7 +257,7 @@ func (e *explainer) short(x int32, needs []need) *shortage {
 func (e *explainer) shortage(short *shortage, from, to int32) *Reason {
 	i := from + int32(slices.IndexFunc(e.req.items[from:to], func(it item) bool { return it.typ == short.need.typ }))
 	r := e.reason(Insufficient, i)
-	r.Needed, r.Best, r.Of = short.need.total, short.has.free, short.has.total
+	r.Needed, r.Best, r.Total = short.need.total, short.has.free, short.has.total
 	return r
 }
 

@@ -177,7 +177,7 @@ func randomScenario(r *rand.Rand) *scenario {
 		},
 	}
 	instances := []string{"0", "1", "10", "9-a", "9", "b"}
-	devices, exclusive, masks := 1+r.IntN(6), r.IntN(2) == 0, r.IntN(3) == 0
+	devices, exclusive, masks, cores := 1+r.IntN(6), r.IntN(2) == 0, r.IntN(3) == 0, r.IntN(3) == 0
 	sizes := []int64{40, 80, 7}[:1+r.IntN(3)]
 	for d := range devices {
 		path := types.DeviceGroupPrefix
@@ -204,6 +204,9 @@ func randomScenario(r *rand.Rand) *scenario {
 		add("memory", sizes[r.IntN(len(sizes))])
 		if masks {
 			add("enumType", 1<<r.IntN(3)|int64(r.IntN(2)))
+		}
+		if cores && r.IntN(6) > 0 {
+			add("cores", 100)
 		}
 		if r.IntN(20) == 0 {
 			s.node.Allocatable["resource/group/power"] = 100
@@ -239,6 +242,9 @@ func randomScenario(r *rand.Rand) *scenario {
 			}
 			if masks && r.IntN(2) == 0 {
 				add("enumType", int64(r.IntN(4)))
+			}
+			if cores && r.IntN(4) == 0 {
+				add("cores", []int64{50, 30, 0}[r.IntN(3)])
 			}
 		}
 		if r.IntN(20) == 0 {

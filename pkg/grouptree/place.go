@@ -22,7 +22,7 @@ func (p *Placer) Place(tree *DeviceTree, used []int64, req *Request) *Placement 
 		if walked != nil {
 			return walked
 		}
-		return p.cut()
+		return p.limitPlacement()
 	}
 	p.undo(0)
 	if req.counted != nil {

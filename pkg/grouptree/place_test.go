@@ -396,3 +396,37 @@ func TestIgnoresForeignNames(t *testing.T) {
 		t.Errorf("placement %+v, want one that fits with score 0", got)
 	}
 }
+
+// A node of GPUs scores as one of GPUs without cores, until a pod requests cores.
+func TestCoresThatNoContainerRequestsDoNotChangeScores(t *testing.T) {
+	node := func(cores bool, used types.ResourceList) *types.NodeInfo {
+		all := types.ResourceList{"gpu/a/cards": 1, "gpu/b/cards": 1, "gpu/a/memory": 80, "gpu/b/memory": 80}
+		if cores {
+			all["gpu/a/cores"], all["gpu/b/cores"] = 100, 100
+		}
+		return &types.NodeInfo{Allocatable: devices(all), Used: devices(used)}
+	}
+	for what, test := range map[string]struct {
+		node     *types.NodeInfo
+		requests types.ResourceList
+		want     float64
+	}{
+		"whole GPUs":    {node(true, nil), types.ResourceList{"gpu/x/cards": 1, "gpu/y/cards": 1}, 2.0 / 4},
+		"a share":       {node(true, nil), types.ResourceList{"gpu/x/memory": 40}, 0.5 / 4},
+		"without cores": {node(false, nil), types.ResourceList{"gpu/x/memory": 40}, 0.5 / 4},
+		"cores of others": {
+			node(true, types.ResourceList{"gpu/a/cores": 50}), types.ResourceList{"gpu/x/memory": 40}, 0.5 / 4,
+		},
+		"cores that it requests": {
+			node(true, types.ResourceList{"gpu/a/cores": 20}),
+			types.ResourceList{"gpu/x/memory": 40, "gpu/x/cores": 30}, (0.5 + 0.5) / 6,
+		},
+	} {
+		tree := mustTree(t, test.node)
+		pod := &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"main": needs(test.requests)}}
+		got := NewPlacer(DefaultStepLimit).Place(tree, tree.Dense(test.node.Used), mustRequest(t, pod, nil))
+		if !got.Fits || math.Abs(got.Score-test.want) > 1e-12 {
+			t.Errorf("%s: the score is %v, want %v", what, got.Score, test.want)
+		}
+	}
+}

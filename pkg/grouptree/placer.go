@@ -29,7 +29,11 @@ type Placer struct {
 	pod   []int64   // by this pod: the most that it uses at any time
 	bits  []int64   // requested by this pod
 	score []float64 // current
-	side  []int64   // held by sidecars while the current init container runs
+	// unscored are the types of resources that have no part in the scores, and scored counts, by
+	// resource, those before it that have one; it is empty if all have.
+	unscored []bool
+	scored   []int32
+	side     []int64 // held by sidecars while the current init container runs
 	// sidecar identifies what sidecars hold, at any time: resources that differ in it serve init
 	// containers differently. It counts while marked.
 	sidecar []int64
@@ -107,8 +111,8 @@ func (p *Placer) exhausted() bool {
 // steps returns the number of steps so far, at most the limit.
 func (p *Placer) steps() int { return min(p.exact.steps, p.limit) }
 
-// cut returns the answer when the search reached a limit before it found a placement.
-func (p *Placer) cut() *Placement {
+// limitPlacement returns the answer when the search reached a limit before it found a placement.
+func (p *Placer) limitPlacement() *Placement {
 	return &Placement{LimitHit: true, TimedOut: p.exact.timedOut, Steps: p.steps()}
 }
 
@@ -135,6 +139,7 @@ func (p *Placer) reset(tree *DeviceTree, used []int64, req *Request) {
 	p.bounded = false
 	p.signatures = appendNumbers(p.signatures[:0], tree.signatures, req.signatures)
 	p.types = appendNumbers(p.types[:0], tree.types, req.types)
+	p.noteScored()
 	p.pins = p.pins[:0]
 	if req.pinned {
 		p.findPins()
@@ -177,7 +182,7 @@ func (p *Placer) places(g, x int32) (first, last int32) {
 }
 
 // zeroed returns a slice of n zeros, in the memory of s when that is large enough.
-func zeroed[T int32 | int64](s []T, n int) []T {
+func zeroed[T bool | int32 | int64](s []T, n int) []T {
 	s = slices.Grow(s[:0], n)[:n]
 	clear(s)
 	return s
@@ -229,7 +234,7 @@ func (p *Placer) assign(i, r int32, whole int64) bool {
 	}
 	more := int64(0)
 	if p.counts(i, r) {
-		more = p.growth(r, quantity, whole)
+		more = p.addedUse(r, quantity, whole)
 		if more > p.tree.allocatable[r]-p.used[r] {
 			return false
 		}
@@ -246,9 +251,10 @@ func (p *Placer) assign(i, r int32, whole int64) bool {
 	return true
 }
 
-// growth returns by how much the pod's use of resource r grows with a request: a running container
-// adds its quantity, an init container shares the quantity that the pod uses at other times.
-func (p *Placer) growth(r int32, quantity, whole int64) int64 {
+// addedUse returns by how much the pod's use of resource r grows with a request: a running
+// container adds its quantity, an init container shares the quantity that the pod uses at other
+// times.
+func (p *Placer) addedUse(r int32, quantity, whole int64) int64 {
 	if p.running {
 		return quantity
 	}

@@ -17,7 +17,7 @@ func (p *Placer) bound() {
 		ctr := &p.req.containers[k]
 		for g := ctr.groupLo; g < ctr.groupHi; g++ {
 			for i := p.req.groups[g].itemLo; i < p.req.groups[g].itemHi && !p.exhausted(); i++ {
-				s.remaining[g] += p.gain(i)
+				s.remaining[g] += p.maxGain(i)
 			}
 		}
 	}
@@ -27,8 +27,8 @@ func (p *Placer) bound() {
 	s.ceiling = rank(p.ceiling(0))
 }
 
-// gain returns how much request i can add to the sum of scores at most, with any resource.
-func (p *Placer) gain(i int32) float64 {
+// maxGain returns how much request i can add to the sum of scores at most, with any resource.
+func (p *Placer) maxGain(i int32) float64 {
 	it := &p.req.items[i]
 	most := 0.0
 	p.exact.steps += len(p.tree.typ)
@@ -51,11 +51,11 @@ func (p *Placer) ceiling(g int32) float64 {
 	if p.req.rescored { // a container's own scorer may raise any score
 		return 1 + slack
 	}
-	return (p.exact.sum+p.exact.remaining[g])/float64(max(1, len(p.score))) + slack
+	return (p.exact.sum+p.exact.remaining[g])/float64(max(1, p.scoredIn(0, int32(len(p.score))))) + slack
 }
 
-// enough reports whether instance x has as much free in total as a group needs.
-func (p *Placer) enough(grp *group, x int32) bool {
+// hasRoom reports whether instance x has as much free in total as a group needs.
+func (p *Placer) hasRoom(grp *group, x int32) bool {
 	inst := &p.tree.instances[x]
 	for _, need := range grp.needs {
 		if p.exhausted() {

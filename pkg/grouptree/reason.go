@@ -55,7 +55,7 @@ type Reason struct {
 	Needed int64
 	// Best and Of are the free and the total quantity of the instance of the level with the most
 	// free. For Small, Of is the quantity of the largest, and Best is 0.
-	Best, Of int64
+	Best, Total int64
 	// Free and Capacity are the free and the total quantity of the node.
 	Free, Capacity int64
 	// Steps is the number of steps of the stopped search, for Unknown. TimedOut says that it
@@ -78,7 +78,7 @@ func (r *Reason) GetInfo() (name types.ResourceName, requested, used, capacity i
 // the texts of reasons of equal kind differ only in the quantities of the nodes.
 func (r *Reason) Kind() Reason {
 	kind := *r
-	kind.Request, kind.Placeable, kind.Best, kind.Of, kind.Free, kind.Capacity = "", 0, 0, 0, 0, 0
+	kind.Request, kind.Placeable, kind.Best, kind.Total, kind.Free, kind.Capacity = "", 0, 0, 0, 0, 0
 	if kind.Cause != Fragmented {
 		kind.Container = ""
 	}
@@ -89,5 +89,5 @@ func (r *Reason) Kind() Reason {
 // reason of the same kind. Of two reasons with different texts exactly one is nearer.
 func (r *Reason) Nearer(other *Reason) bool {
 	return cmp.Or(cmp.Compare(r.Placeable, other.Placeable), cmp.Compare(r.Best, other.Best),
-		cmp.Compare(r.Of, other.Of)) > 0
+		cmp.Compare(r.Total, other.Total)) > 0
 }

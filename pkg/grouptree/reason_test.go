@@ -102,7 +102,7 @@ func TestReasonsNameWhatIsMissing(t *testing.T) {
 			running(
 				types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/cards": 1, "gpugrp1/0/gpugrp0/0/gpu/a/memory": 40 << 30},
 			),
-			"have no GPU with everything free that is asked of one",
+			"have no GPU with everything free that is requested of one",
 		},
 		"no device is of the type": {
 			typed, running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/enumType": 12}),
@@ -141,7 +141,7 @@ func TestReasonsNameWhatIsMissing(t *testing.T) {
 					"gpugrp1/0/gpugrp0/0/gpu/c/memory": 24 << 30,
 				},
 			),
-			`have free devices, but not in the groups that container "main" asks for`,
+			`have free devices, but not in the groups that container "main" requests`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestReasonsUseThePluginsUnits(t *testing.T) {
 		Device:   "nic",
 		Resource: "bandwidth",
 		Needed:   100_000_000,
-		Of:       25_000_000,
+		Total:    25_000_000,
 	}
 	names := devicescheduler.Words{Units: map[string]devicescheduler.Unit{"nic/bandwidth": "Mbit/s"}}
 	const want = "have no nic with 100000000 Mbit/s of bandwidth (the largest has 25000000 Mbit/s)"
@@ -234,7 +234,7 @@ func TestReasonsOfOneKindDifferOnlyInNumbers(t *testing.T) {
 		t.Errorf("%q and %q say the same of their best pair", near, far)
 	}
 	better := *near
-	better.Of++
+	better.Total++
 	if !better.Nearer(near) || near.Nearer(&better) {
 		t.Errorf("of %q and %q not exactly the first is nearer", &better, near)
 	}

@@ -30,7 +30,7 @@ func (r *Reason) Text(names devicescheduler.Words) string {
 	case Gone:
 		return fmt.Sprintf("have lost the %s that was allocated before", w.thing(1))
 	case Small:
-		return fmt.Sprintf("have no %s with %s (the largest has %s)", w.level(1), w.amount(), w.quantity(r.Of))
+		return fmt.Sprintf("have no %s with %s (the largest has %s)", w.level(1), w.amount(), w.quantity(r.Total))
 	case Insufficient:
 		return w.short()
 	case InsufficientGroups:
@@ -38,9 +38,9 @@ func (r *Reason) Text(names devicescheduler.Words) string {
 			r.Groups, w.level(r.Groups), w.freeAmount(), r.Placeable)
 	case Fragmented:
 		if r.Level != "" {
-			return fmt.Sprintf("have no %s with everything free that is asked of one", w.level(1))
+			return fmt.Sprintf("have no %s with everything free that is requested of one", w.level(1))
 		}
-		return fmt.Sprintf("have free devices, but not in the groups that container %q asks for", word(r.Container))
+		return fmt.Sprintf("have free devices, but not in the groups that container %q requests", word(r.Container))
 	default:
 		if r.TimedOut {
 			return "were given up when the time for the search was over: a placement may exist"
@@ -64,16 +64,16 @@ func (w wording) short() string {
 		return "have no free " + w.thing(1)
 	case w.Countable && w.Level == "":
 		return fmt.Sprintf("have fewer than %d free %s (best: %d free of %d)",
-			w.Needed, w.thing(w.Needed), w.Best, w.Of)
+			w.Needed, w.thing(w.Needed), w.Best, w.Total)
 	case w.Countable:
 		return fmt.Sprintf("have fewer than %d free %s in one %s (best: %d free of %d)",
-			w.Needed, w.thing(w.Needed), w.level(1), w.Best, w.Of)
+			w.Needed, w.thing(w.Needed), w.level(1), w.Best, w.Total)
 	case w.Level == "":
 		return fmt.Sprintf("have less than %s of %s free (best: %s free of %s)",
-			w.quantity(w.Needed), w.thing(1), w.quantity(w.Best), w.quantity(w.Of))
+			w.quantity(w.Needed), w.thing(1), w.quantity(w.Best), w.quantity(w.Total))
 	default:
 		return fmt.Sprintf("have no %s with %s free (best: %s free of %s)",
-			w.level(1), w.amount(), w.quantity(w.Best), w.quantity(w.Of))
+			w.level(1), w.amount(), w.quantity(w.Best), w.quantity(w.Total))
 	}
 }
 

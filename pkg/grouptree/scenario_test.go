@@ -215,7 +215,15 @@ func (s *scenario) score(where location) float64 {
 		}
 	}
 	sum := 0.0
-	resources := slices.Sorted(maps.Keys(s.node.Allocatable))
+	kinds := map[string]bool{} // that are requested
+	for _, info := range infos {
+		for request := range info.DevRequests {
+			kinds[kindOf(request)] = true
+		}
+	}
+	resources := slices.DeleteFunc(slices.Sorted(maps.Keys(s.node.Allocatable)), func(name types.ResourceName) bool {
+		return strings.HasSuffix(string(name), "/cores") && !kinds[kindOf(name)]
+	})
 	for _, resource := range resources {
 		mode := resourceMode(resource, s.node.Scorer)
 		if modes[resource] != "" {
@@ -233,6 +241,16 @@ func (s *scenario) score(where location) float64 {
 		}
 	}
 	return sum / float64(max(1, len(resources)))
+}
+
+// kindOf returns a name without instances and placeholders.
+func kindOf(name types.ResourceName) string {
+	segments := strings.Split(strings.TrimPrefix(string(name), types.DeviceGroupPrefix+"/"), "/")
+	kind := ""
+	for i := 0; i < len(segments); i += 2 {
+		kind += "/" + segments[i]
+	}
+	return kind
 }
 
 // canonical returns the requests of a container in canonical order: those of a group before those

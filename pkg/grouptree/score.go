@@ -6,6 +6,7 @@ package grouptree
 import (
 	"fmt"
 	"math/bits"
+	"strings"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -57,15 +58,59 @@ func rate(m mode, allocatable, used, bitsRequested int64) float64 {
 	return 1 - float64(allocatable-used)/float64(allocatable)
 }
 
-// mean is the score of an instance: the mean of the scores of the resources below it, in their
-// order.
-func mean(scores []float64) float64 {
-	if len(scores) == 0 {
+// isLimit reports whether a resource, by its name or type, is one that containers need not request
+// to use the device: the percent of its compute time. Where a pod requests none of it, it has no
+// part in the pod's scores.
+func isLimit(name string) bool { return name == "cores" || strings.HasSuffix(name, "/cores") }
+
+// noteScored notes which resources have no part in the scores of the request.
+func (p *Placer) noteScored() {
+	p.scored = p.scored[:0]
+	if len(p.tree.limits) == 0 {
+		return
+	}
+	p.unscored = zeroed(p.unscored, len(p.tree.types))
+	for _, typ := range p.tree.limits {
+		p.unscored[typ] = true
+	}
+	for i := range p.req.items {
+		if typ := p.types[p.req.items[i].typ]; typ >= 0 {
+			p.unscored[typ] = false
+		}
+	}
+	count := int32(0)
+	p.scored = append(p.scored, count)
+	for r, typ := range p.tree.typ {
+		if p.unscored[typ] {
+			p.score[r] = 0
+		} else {
+			count++
+		}
+		p.scored = append(p.scored, count)
+	}
+}
+
+// scoredIn returns how many of the resources from lo to hi have a part in the scores.
+func (p *Placer) scoredIn(lo, hi int32) int32 {
+	if len(p.scored) == 0 {
+		return hi - lo
+	}
+	return p.scored[hi] - p.scored[lo]
+}
+
+// mean is the score of an instance: the mean of the scores of the resources below it, which are
+// those from lo to hi, in their order.
+func (p *Placer) mean(lo, hi int32) float64 {
+	count := p.scoredIn(lo, hi)
+	if count == 0 {
 		return 0
 	}
 	sum := 0.0
-	for _, score := range scores {
+	for _, score := range p.score[lo:hi] {
 		sum += score
 	}
-	return sum / float64(len(scores))
+	return sum / float64(count)
 }
+
+// total is the score of the node.
+func (p *Placer) total() float64 { return p.mean(0, int32(len(p.score))) }

@@ -42,7 +42,7 @@ func (p *Placer) nextContainer(k int) bool {
 	}
 	if k == p.req.running {
 		if k == 0 {
-			s.now = mean(p.score)
+			s.now = p.total()
 		}
 		if s.found && rank(s.now) <= rank(s.best) {
 			return false
@@ -89,7 +89,7 @@ func (p *Placer) nextGroup(k int, g int32) bool {
 			break
 		}
 		s.steps++
-		if !(grp.different && p.taken(g, x)) && !p.redundant(x, s.tried[tried:]) {
+		if !(grp.different && p.isTaken(g, x)) && !p.redundant(x, s.tried[tried:]) {
 			s.tried = append(s.tried, x)
 			stop = p.try(k, g, x)
 		}
@@ -102,7 +102,7 @@ func (p *Placer) nextGroup(k int, g int32) bool {
 // the state.
 func (p *Placer) try(k int, g, x int32) bool {
 	grp := &p.req.groups[g]
-	if grp.end > g+1 && !p.enough(grp, x) {
+	if grp.end > g+1 && !p.hasRoom(grp, x) {
 		return false
 	}
 	s := &p.exact
@@ -156,7 +156,7 @@ func (p *Placer) endContainer(k int) bool {
 	mark := len(p.trail)
 	if k == p.req.running-1 {
 		p.exact.steps += len(p.score)
-		p.exact.now = mean(p.score)
+		p.exact.now = p.total()
 	}
 	p.exact.steps += int(ctr.itemHi - ctr.itemLo)
 	p.sums(ctr.itemLo, ctr.itemHi, -1)
@@ -168,10 +168,10 @@ func (p *Placer) endContainer(k int) bool {
 	return stop
 }
 
-// taken reports whether an earlier group of the container has instance x, and group g, which is
+// isTaken reports whether an earlier group of the container has instance x, and group g, which is
 // different, must have another one. The groups before g in canonical order, except those that g is
 // in, are placed.
-func (p *Placer) taken(g, x int32) bool {
+func (p *Placer) isTaken(g, x int32) bool {
 	grp := &p.req.groups[g]
 	for h := g - 1; h >= 0 && p.req.groups[h].parent >= 0; h-- {
 		p.exact.steps++

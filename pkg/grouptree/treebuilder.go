@@ -83,6 +83,11 @@ func (b *builder) build(l *layout) {
 	enumerate(b.signatures)
 	enumerate(b.types)
 	l.signatures, l.types = b.signatures, b.types
+	for typ, number := range l.types {
+		if isLimit(typ) {
+			l.limits = append(l.limits, number)
+		}
+	}
 	l.typ = make([]int32, len(l.allocatable))
 	l.owner = make([]int32, len(l.allocatable))
 	queue := []*branch{b.root}

@@ -9,7 +9,7 @@ import "slices"
 // and does not move it later. It returns the pod's score, or false when a placeholder fits no
 // instance.
 func (p *Placer) walk() (float64, bool) {
-	score := mean(p.score)
+	score := p.total()
 	for k := range p.req.containers {
 		ctr := &p.req.containers[k]
 		p.enter(ctr)
@@ -17,7 +17,7 @@ func (p *Placer) walk() (float64, bool) {
 			return 0, false
 		}
 		if p.running {
-			score = mean(p.score)
+			score = p.total()
 		}
 		p.leave(ctr)
 	}
@@ -66,7 +66,7 @@ func (p *Placer) chooseAmong(g, first, last int32, depth int, inUse bool) bool {
 		if p.exhausted() {
 			return false
 		}
-		if p.touched[c] > 0 != inUse || grp.different && p.taken(g, c) {
+		if p.touched[c] > 0 != inUse || grp.different && p.isTaken(g, c) {
 			continue
 		}
 		if p.equivalent(c, model) {
@@ -80,7 +80,7 @@ func (p *Placer) chooseAmong(g, first, last int32, depth int, inUse bool) bool {
 		if p.fill(g, c, depth+1) {
 			inst := &p.tree.instances[c]
 			p.exact.steps += int(inst.hi - inst.lo)
-			if score := mean(p.score[inst.lo:inst.hi]); best < 0 || score >= bestScore {
+			if score := p.mean(inst.lo, inst.hi); best < 0 || score >= bestScore {
 				best, bestScore, model = c, score, c
 				p.save(grp, depth)
 			}
@@ -150,7 +150,7 @@ func (p *Placer) recount(grp *group, mark int) bool {
 		r := p.assigned[i]
 		more := int64(0)
 		if p.counts(i, r) {
-			more = p.growth(r, 0, p.sum[r])
+			more = p.addedUse(r, 0, p.sum[r])
 			p.sum[r] = 0
 			fits = fits && more <= p.tree.allocatable[r]-p.used[r]
 		}

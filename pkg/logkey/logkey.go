@@ -16,6 +16,7 @@ const (
 	Containers      = "containers" // their names
 	Policy          = "policy"     // of admission
 	Variables       = "variables"  // of a policy, those that it lacks
+	Claim           = "claim"
 	Lease           = "lease"
 	ResourceVersion = "resourceVersion"
 	Server          = "server" // the API server: its address or version

@@ -29,25 +29,25 @@ type Checker struct {
 func (k *Checker) Check(ctx context.Context, file string) (line string, err error) {
 	file, err = filepath.Abs(file)
 	if err != nil {
-		return "", about(file, err)
+		return "", withFile(file, err)
 	}
 	if !isPluginName(filepath.Base(file)) {
-		return "", about(file,
+		return "", withFile(file,
 			refuse("rename it", "is left out by its name, which does not end in .so, or begins with a dot"))
 	}
 	c, err := read(file, k.AllowWritable)
 	if err != nil {
-		return "", about(file, err)
+		return "", withFile(file, err)
 	}
 	entries, err := c.entries()
 	if err != nil {
-		return "", about(file, err)
+		return "", withFile(file, err)
 	}
 	var found []string
 	for _, t := range entries {
 		name, err := c.tryAfter(ctx, t, k.open[t.symbol])
 		if err != nil {
-			return "", about(file, err)
+			return "", withFile(file, err)
 		}
 		if k.open == nil {
 			k.open = map[string][]*candidate{}
@@ -78,11 +78,11 @@ func Files(dir string) ([]string, error) { return pluginFiles(dir) }
 func Entries(file string) (symbols []string, err error) {
 	c, err := inspect(file)
 	if err != nil {
-		return nil, about(file, err)
+		return nil, withFile(file, err)
 	}
 	entries, err := c.entries()
 	if err != nil {
-		return nil, about(file, err)
+		return nil, withFile(file, err)
 	}
 	for _, t := range entries {
 		symbols = append(symbols, t.symbol)
@@ -96,17 +96,17 @@ func Entries(file string) (symbols []string, err error) {
 func Try(ctx context.Context, file, symbol string) error {
 	c, err := inspect(file)
 	if err != nil {
-		return about(file, err)
+		return withFile(file, err)
 	}
 	for _, t := range targets() {
 		if t.symbol != symbol {
 			continue
 		}
 		if err := c.require(t); err != nil {
-			return about(file, err)
+			return withFile(file, err)
 		}
 		if _, err := try(ctx, file, t); err != nil {
-			return about(file, err)
+			return withFile(file, err)
 		}
 		return nil
 	}
@@ -118,7 +118,7 @@ func Try(ctx context.Context, file, symbol string) error {
 func Open[T named](file string, kind Kind[T]) (Loaded[T], error) {
 	o, err := openIsolated(file, kind)
 	if err != nil {
-		return Loaded[T]{}, about(file, err)
+		return Loaded[T]{}, withFile(file, err)
 	}
 	return Loaded[T]{File: file, Name: o.name, Plugin: o.plugin}, nil
 }

@@ -59,7 +59,7 @@ func LoadDir[T named](ctx context.Context, dir string, kind Kind[T]) (loaded []L
 		}
 		l, err := load(ctx, file, kind, &open)
 		if err != nil {
-			err = about(file, err)
+			err = withFile(file, err)
 			logger.Error(err, "A plugin is left out", logkey.Kind, kind.what)
 			rejected = append(rejected, err)
 			continue

@@ -68,19 +68,19 @@ func StartChild(ctx context.Context, variable string, request any) (*Child, erro
 	return c, nil
 }
 
-// quitTime is how long a child may take to write its stacks.
-const quitTime = 5 * time.Second
+// quitTimeout is how long a child may take to write its stacks.
+const quitTimeout = 5 * time.Second
 
 // Quit ends the child after it has written the stacks of all its goroutines, which Said returns
 // after Wait. It does not block.
 func (c *Child) Quit() {
 	// A child that handles the signal is killed.
 	_ = c.command.Process.Signal(syscall.SIGQUIT)
-	time.AfterFunc(quitTime, func() { _ = c.command.Process.Kill() })
+	time.AfterFunc(quitTimeout, func() { _ = c.command.Process.Kill() })
 }
 
-// Said returns the end of the child's standard error. Call it after Wait.
-func (c *Child) Said() string { return c.stderr.String() }
+// Output returns the end of the child's standard error. Call it after Wait.
+func (c *Child) Output() string { return c.stderr.String() }
 
 // Wait waits until the child has ended and returns the reason as text. It closes the requests, and
 // a child that reads them ends then.
@@ -116,18 +116,18 @@ func exitReason(exit error, stderr string) string {
 		exit = errors.New("exit status 0")
 	}
 	lines := strings.Split(strings.TrimSpace(stderr), "\n")
-	words := lines[len(lines)-1]
+	output := lines[len(lines)-1]
 	for _, line := range lines {
 		if strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "panic: ") ||
 			strings.HasPrefix(line, "SIG") {
-			words = line
+			output = line
 			break
 		}
 	}
-	if words == "" {
+	if output == "" {
 		return exit.Error()
 	}
-	return fmt.Sprintf("%v: %s", exit, words)
+	return fmt.Sprintf("%v: %s", exit, output)
 }
 
 // tail keeps the last maxStderr written bytes.

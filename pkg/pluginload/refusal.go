@@ -35,8 +35,8 @@ func refuse(next, causeFormat string, args ...any) *refusal {
 	return &refusal{Cause: fmt.Sprintf(causeFormat, args...), Next: next}
 }
 
-// about adds the name of the file to err.
-func about(file string, err error) error {
+// withFile adds the name of the file to err.
+func withFile(file string, err error) error {
 	return fmt.Errorf("plugin %q: %w", file, err)
 }
 

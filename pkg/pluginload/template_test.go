@@ -16,22 +16,27 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// TestCopyOfTheTemplateBuildsAndLoads follows its README, with each source of the SDK.
+// TestCopyOfTheTemplateBuildsAndLoads follows its README, in each way that makes no image.
 func TestCopyOfTheTemplateBuildsAndLoads(t *testing.T) {
 	blocks := shellBlocks(t, "../../plugins/template/README.md")
 	for name, test := range map[string]struct {
 		name   string // instead of gizmo: this process opens a package once
-		source string // text in the block with the source of the SDK
+		script string
+		at     string // where the copy is, from the checkout
 		env    []string
 	}{
-		"with the SDK of a checkout": {name: "gizmo", source: "-replace="},
-		"with a published SDK":       {name: "doodad", source: "-dropreplace=", env: sdkProxy(t)},
+		"in the repository":    {name: "gizmo", script: blocks["plugins/gizmo"], at: "plugins"},
+		"with a published SDK": {name: "doodad", script: blocks["-dropreplace="], at: "..", env: sdkProxy(t)},
+		"with the SDK of a checkout": {
+			name: "gadget", at: "..",
+			script: strings.Replace(blocks["-dropreplace="], "go mod tidy\n", blocks["-replace="], 1),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			checkout := filepath.Join(t.TempDir(), "kubedevice")
 			copySource(t, "../../plugins/template", filepath.Join(checkout, "plugins", "template"))
 			copySource(t, "../sdk", filepath.Join(checkout, "pkg", "sdk"))
-			script := blocks["cp -r"] + blocks[test.source] + blocks["go build"] +
+			script := test.script + blocks["go build"] +
 				"mkdir devices schedulers\nmv widget-device.so devices\nmv widget-scheduler.so schedulers\n"
 			shell := exec.CommandContext(t.Context(), "sh", "-euxc", strings.ReplaceAll(script, "gizmo", test.name))
 			shell.Dir = checkout
@@ -42,24 +47,25 @@ func TestCopyOfTheTemplateBuildsAndLoads(t *testing.T) {
 			if out, err := shell.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			copied := filepath.Join(filepath.Dir(checkout), test.name)
+			copied := filepath.Join(checkout, test.at, test.name)
 			requirePair(t, filepath.Join(copied, "devices"), filepath.Join(copied, "schedulers"))
 		})
 	}
 }
 
-// shellBlocks returns the blocks of commands in a document, by a text that identifies each.
+// shellBlocks returns the blocks of commands in a document, by a text that only one of them has.
 func shellBlocks(t *testing.T, file string) map[string]string {
 	t.Helper()
 	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := map[string]string{"cp -r": "", "-replace=": "", "-dropreplace=": "", "go build": ""}
-	for paragraph := range strings.SplitSeq(string(content), "\n\n") {
+	blocks := map[string]string{"plugins/gizmo": "", "-replace=": "", "-dropreplace=": "", "go build": ""}
+	for _, part := range strings.Split(string(content), "\n```sh\n")[1:] {
+		block, _, _ := strings.Cut(part, "```\n")
 		for known := range blocks {
-			if strings.HasPrefix(paragraph, "    ") && strings.Contains(paragraph, known) {
-				blocks[known] = strings.TrimRight(paragraph, "\n") + "\n"
+			if strings.Contains(block, known) {
+				blocks[known] = block
 			}
 		}
 	}

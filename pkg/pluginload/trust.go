@@ -23,6 +23,10 @@ const maxLinks = 40
 // the process.
 func trustedOwner(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
 
+// CheckTrusted returns why users other than root and that of this process may change or replace the
+// file at an absolute path, or nil.
+func CheckTrusted(path string) error { return requireTrusted(path, trustedOwner) }
+
 // requireTrusted refuses a path that an untrusted user may change or replace. It checks the file,
 // each directory above it, and the same for the target of each symbolic link on the way, by sshd's
 // rules for keys: a trusted owner, and no write permission for group and others. It accepts a

@@ -16,16 +16,20 @@ type annotation struct {
 	key string
 	// check returns an error for a value that is not read. It is nil where Reader reads the value.
 	check func(value string) error
+	// refused says that the scheduler refuses a pod with a value that is not read.
+	refused bool
 }
 
 // annotations are all annotations that users write for a pod.
 var annotations = []annotation{
-	{deviceinfo.Annotation, nil},
-	{deviceinfo.OnDeviceFailureAnnotation, deviceinfo.CheckOnDeviceFailure},
-	{deviceinfo.DeviceFailureGracePeriodAnnotation, func(value string) error {
+	{key: deviceinfo.Annotation},
+	{key: deviceinfo.OnDeviceFailureAnnotation, check: deviceinfo.CheckOnDeviceFailure},
+	{key: deviceinfo.DeviceFailureGracePeriodAnnotation, check: func(value string) error {
 		_, err := deviceinfo.ParseDeviceFailureGracePeriod(value)
 		return err
 	}},
+	{key: deviceinfo.OnShareExceededAnnotation, check: deviceinfo.CheckOnShareExceeded},
+	{key: deviceinfo.LeastEnforcementAnnotation, check: deviceinfo.CheckLeastEnforcement, refused: true},
 }
 
 // AnnotationKeys returns the keys of the annotations that users write for a pod.
@@ -77,7 +81,7 @@ func CheckAnnotation(key, value string) *Mistake {
 			continue
 		}
 		if err := a.check(value); err != nil {
-			mistake.Word, mistake.Problem = value, err.Error()
+			mistake.Word, mistake.Problem, mistake.Refused = value, err.Error(), a.refused
 			return mistake
 		}
 	}
@@ -118,14 +122,30 @@ func MisspelledRequest(annotations map[string]string) *Mistake {
 	return firstRefused(annotations, false)
 }
 
+// maxMistakes is how many mistakes of a pod are looked at. It may have ten thousand keys that are
+// nearly ours. Each takes microseconds, in the scheduler and for each container on the node.
+const maxMistakes = 32
+
+// mistakesOf returns the mistakes in the annotations of a pod in any order, maxMistakes at most.
+func mistakesOf(annotations map[string]string) (found []*Mistake) {
+	for key, value := range annotations {
+		if mistake := CheckAnnotation(key, value); mistake != nil {
+			found = append(found, mistake)
+		}
+		if len(found) == maxMistakes {
+			break
+		}
+	}
+	return found
+}
+
 // firstRefused returns the first of the mistakes for which checkAnnotations returns an error.
 func firstRefused(annotations map[string]string, requests bool) (first *Mistake) {
-	for key, value := range annotations {
-		mistake := CheckAnnotation(key, value)
-		if mistake == nil || !mistake.Refused || first != nil && first.Word < key {
+	for _, mistake := range mistakesOf(annotations) {
+		if !mistake.Refused || first != nil && first.Field < mistake.Field {
 			continue
 		}
-		if requests || Nearest(key, mistake.Known) == deviceinfo.Annotation {
+		if requests || Nearest(mistake.Word, mistake.Known) == deviceinfo.Annotation {
 			first = mistake
 		}
 	}
@@ -134,8 +154,8 @@ func firstRefused(annotations map[string]string, requests bool) (first *Mistake)
 
 // annotationMistakes returns the mistakes that do not have a pod refused, in the order of the keys.
 func annotationMistakes(annotations map[string]string) (found []Mistake) {
-	for key, value := range annotations {
-		if mistake := CheckAnnotation(key, value); mistake != nil && !mistake.Refused {
+	for _, mistake := range mistakesOf(annotations) {
+		if !mistake.Refused {
 			found = append(found, *mistake)
 		}
 	}

@@ -4,6 +4,7 @@
 package request
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -103,6 +104,14 @@ func TestAMistakeRefusesPodsThatRequestDevicesAndDoNotRun(t *testing.T) {
 		"a wrong value": {
 			annotations: map[string]string{"KubeDevice/OnDeviceFailure": "evict"}, gpus: "1", mistakes: 1,
 		},
+		"a demand that is not read": {
+			annotations: map[string]string{"KubeDevice/LeastEnforcement": "strong"}, gpus: "1",
+			want: `annotation KubeDevice/LeastEnforcement: "strong" is none of hardware, policed, library, counted`,
+		},
+		"a demand": {annotations: map[string]string{"KubeDevice/LeastEnforcement": "policed"}, gpus: "1"},
+		"a demand that is not read, of a pod that requests no devices": {
+			annotations: map[string]string{"KubeDevice/LeastEnforcement": "strong"},
+		},
 		"a wrong value in a pod that requests no devices": {
 			annotations: map[string]string{"KubeDevice/OnDeviceFailure": "evict"},
 		},
@@ -131,5 +140,19 @@ func TestAMistakeRefusesPodsThatRequestDevicesAndDoNotRun(t *testing.T) {
 				t.Errorf("mistakes %v, want %d", others, test.mistakes)
 			}
 		})
+	}
+}
+
+func TestTheNumberOfReportedMistakesIsBounded(t *testing.T) {
+	keys := map[string]string{}
+	for i := range 10_000 {
+		keys[fmt.Sprintf("KubeDevicf/DeviceInf%d", i)] = ""
+	}
+	if MisspelledRequest(keys) == nil {
+		t.Error("none is found")
+	}
+	few := testing.AllocsPerRun(1, func() { mistakesOf(keys) })
+	if most := float64(maxMistakes * 100); few > most {
+		t.Errorf("looking at %d annotations takes %v allocations, want at most %v", len(keys), few, most)
 	}
 }

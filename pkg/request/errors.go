@@ -4,6 +4,7 @@
 package request
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -67,7 +68,11 @@ type device struct {
 // check checks the requests of a container, or of the pod as a whole.
 func (c *checker) check(list, container string, info types.ContainerInfo) {
 	for _, request := range slices.Sorted(maps.Keys(info.Requests)) {
-		if err := c.checkRequest(request, info); err != nil {
+		err := c.checkRequest(request, info)
+		if err == nil && container == "" {
+			err = checkWhole(request, info.Requests[request])
+		}
+		if err != nil {
 			c.found = append(c.found, Error{deviceinfo.RequestField(list, container, request), request, err})
 		}
 	}
@@ -100,6 +105,18 @@ func (c *checker) checkRequest(request types.ResourceName, info types.ContainerI
 	}
 	return checkScorer(request, info.Scorer)
 }
+
+// checkWhole returns an error for a request for devices that is written for the pod as a whole. A
+// quantity of 0 excludes a device. What may be an option of a device scheduler is a mistake only.
+func checkWhole(request types.ResourceName, quantity int64) error {
+	if quantity > 0 && (IsPath(request) || IsCount(request) && !mayBeOption(request)) {
+		return errors.New(noneForWhole)
+	}
+	return nil
+}
+
+// noneForWhole says what is wrong with a request for devices for the pod as a whole.
+const noneForWhole = "a pod as a whole gets no devices: write the request under one of its containers"
 
 // isTopology reports whether a request is the published option, whose values are 0 and 1.
 func isTopology(request types.ResourceName) bool {

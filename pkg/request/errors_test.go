@@ -11,6 +11,12 @@ import (
 )
 
 func TestARequestThatNoNodeCanServeIsAnErrorWithWhatToWrite(t *testing.T) {
+	// smarter-devices/video0 may be an option of a device scheduler.
+	isForDevices := map[types.ResourceName]bool{
+		"gpu/a/cards": true, "nvidia.com/gpu": true, "resource/group/tokens": true, "gpugrp0/!A/gpu/!a/cards": true,
+		"numa/A/nvidia.com:gpu": true, "numa/A/smarter-devices:video0": true, "numa/=1/nvidia.com:gpu": true,
+		"numa/A/nvidia.com:gpu/=GPU-1/device": true,
+	}
 	for request, want := range map[string]string{
 		"gpu/a/cards": "", "gpu/gpu-generate-topology": "", "resource/group/gpu/gpu-generate-topology": "",
 		"nvidia.com/gpu": "", "resource/group/tokens": "", "smarter-devices/video0": "", "gpugrp0/!A/gpu/!a/cards": "",
@@ -60,7 +66,10 @@ func TestARequestThatNoNodeCanServeIsAnErrorWithWhatToWrite(t *testing.T) {
 			`runningcontainer["r"].requests`: {
 				RunningContainers: map[string]types.ContainerInfo{"r": {Requests: requests}}},
 		} {
-			err := CheckRequests(&pod)
+			err, want := CheckRequests(&pod), want
+			if field == "requests" && want == "" && quantity > 0 && isForDevices[name] {
+				want = "a pod as a whole gets no devices: write the request under one of its containers"
+			}
 			if err == nil && want == "" {
 				continue
 			}

@@ -74,7 +74,7 @@ func TestAPodThatHasWaitedHasAnotherKey(t *testing.T) {
 	}
 }
 
-func TestWhatIsDerivedFromARequestIsDerivedOnce(t *testing.T) {
+func TestMemosAreComputedOnce(t *testing.T) {
 	derived := 0
 	derive := func(*Request) any { derived++; return derived }
 	pod := counting(1)

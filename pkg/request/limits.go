@@ -60,7 +60,7 @@ func CheckCounts(written *types.PodInfo) error {
 			containers++
 			if requests += len(list[name].Requests); requests > grouptree.MaxRequests {
 				return fmt.Errorf("annotation %s: container %q: the pod makes more than %d device requests: "+
-					"ask for fewer", deviceinfo.Annotation, name, grouptree.MaxRequests)
+					"request fewer", deviceinfo.Annotation, name, grouptree.MaxRequests)
 			}
 			if containers > grouptree.MaxContainers {
 				return fmt.Errorf("annotation %s: container %q: more than %d containers of the pod request devices: "+

@@ -45,14 +45,15 @@ func (m Mistake) String() string {
 // lacks its unit.
 const leastMemory = 1 << 20
 
-// wholeDevice is the resource of which a device has 1, as docs/plugins.md has it.
+// wholeDevice is the resource of which a device has 1, as docs/vendors/plugins.md has it.
 const wholeDevice = "cards"
 
-// memory is the resource that is the memory of a device in bytes, as docs/plugins.md has it.
+// memory is the resource that is the memory of a device in bytes, as docs/vendors/plugins.md has
+// it.
 const memory = "memory"
 
 // memoryMillionths is the resource that is a part of the memory of a device, as
-// docs/hami-and-kai.md has it. No device has it: plugins make bytes of it.
+// docs/use/hami-and-kai.md has it. No device has it: plugins make bytes of it.
 const memoryMillionths = "memory-millionths"
 
 // Options returns the published names of requests that say how devices are chosen. Device
@@ -71,7 +72,7 @@ func Mistakes(written *types.PodInfo, source *deviceinfo.Source) []Mistake {
 		}
 	}
 	found.requests("", "", written.Requests)
-	found.whole(written.Requests)
+	found.podRequests(written.Requests)
 	found.containers("initcontainer", written.InitContainers)
 	found.containers("runningcontainer", written.RunningContainers)
 	return found
@@ -82,15 +83,14 @@ type mistakes []Mistake
 
 func (m *mistakes) add(mistake Mistake) { *m = append(*m, mistake) }
 
-// whole adds requests for devices that are written for the pod as a whole. A quantity of 0 excludes
-// a device.
-func (m *mistakes) whole(requests types.ResourceList) {
+// podRequests adds counts that are written for the pod as a whole, unless they are errors: see
+// Errors.
+func (m *mistakes) podRequests(requests types.ResourceList) {
 	for _, request := range slices.Sorted(maps.Keys(requests)) {
-		if requests[request] > 0 && (IsPath(request) || IsCount(request)) {
+		if requests[request] > 0 && IsCount(request) && mayBeOption(request) {
 			m.add(Mistake{
-				Field: deviceinfo.RequestField("", "", request), Word: string(request),
-				Problem: "a pod as a whole gets no devices: write the request under one of its containers",
-				Option:  IsCount(request) && mayBeOption(request),
+				Field: deviceinfo.RequestField("", "", request), Word: string(request), Problem: noneForWhole,
+				Option: true,
 			})
 		}
 	}

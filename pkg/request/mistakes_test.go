@@ -48,8 +48,9 @@ func TestMistakesAreNamedWithWhatToWrite(t *testing.T) {
 		`{"initcontainer":{"i":{"requests":{"numa/A/x.com:a":1},"scorer":{"numa/A/x.com:a":1}}}}`: {
 			`initcontainer["i"].scorer["numa/A/x.com:a"]: devices of kubelet device plugins have no scorers, and it ` +
 				`has no effect: remove it`},
-		`{"requests":{"gpu/a/cards":1,"numa/A/x.com:nic/=n/device":0}}`: {
-			`requests["gpu/a/cards"]: a pod as a whole gets no devices: write the request under one of its containers`},
+		`{"requests":{"gpu/a/cards":1,"nvidia.com/gpu":1,"numa/A/x.com:nic/=n/device":0}}`: nil, // errors
+		`{"requests":{"vendor/mode":1}}`: {
+			`requests["vendor/mode"]: a pod as a whole gets no devices: write the request under one of its containers`},
 	} {
 		if got := mistakesIn(t, text); !slices.Equal(got, want) {
 			t.Errorf("%s:\n%q, want\n%q", text, got, want)

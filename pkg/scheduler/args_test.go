@@ -224,7 +224,7 @@ func TestDeprecatedFlagIsAcceptedHiddenAndReported(t *testing.T) {
 }
 
 func TestFactoryRefusesForeignAndInvalidArguments(t *testing.T) {
-	factory := newFactory(nil, nil)
+	factory := newFactory(nil, nil, &madeLedger{})
 	for _, test := range []struct {
 		args runtime.Object
 		want string

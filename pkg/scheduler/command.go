@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/apiserver"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/claims"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/config"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/readapi"
@@ -37,7 +38,11 @@ func NewCommand(builtIn ...allocation.Named) *cobra.Command {
 		if err := checkArgs(&settings); err != nil {
 			return inFile(cmd, err)
 		}
-		return registry.Register(frameworkplugin.Name, newFactory(builtIn, api))
+		ledger := &madeLedger{}
+		if err := registry.Register(claims.Name, newClaimsFactory(ledger)); err != nil {
+			return err
+		}
+		return registry.Register(frameworkplugin.Name, newFactory(builtIn, api, ledger))
 	})
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, arguments []string) error {

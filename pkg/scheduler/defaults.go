@@ -5,6 +5,7 @@ package scheduler
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"sync/atomic"
 
@@ -17,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	requestnames "github.com/kubedevice/kubedevice/pkg/request/names"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/claims"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/config"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/whatif"
@@ -42,6 +44,9 @@ func enableByDefault(flags *config.Flags) {
 		}
 		read.Profiles = withOwnName(read.Profiles)
 		overridden := completeArgs(read.Profiles, flags)
+		for i := range read.Profiles {
+			chooseForClaims(&read.Profiles[i])
+		}
 		lastRead.Store(&configuration{read.DeepCopy(), overridden})
 	})
 }
@@ -122,6 +127,41 @@ func withOwnName(profiles []configv1.KubeSchedulerProfile) []configv1.KubeSchedu
 	own := profiles[at].DeepCopy()
 	own.SchedulerName = ptr.To(frameworkplugin.SchedulerName)
 	return append(profiles, *own)
+}
+
+// chooseForClaims puts our plugin for claims in the place of upstream's, with its weight, in a
+// profile whose arguments say so. A profile that has upstream's plugin disabled stays without
+// either. It changes nothing the second time.
+//
+// The arguments of upstream's plugin stay where they are: they are those of ours, see
+// newClaimsFactory.
+func chooseForClaims(profile *configv1.KubeSchedulerProfile) {
+	args := argsIn(profile)
+	if args == nil || *args.Claims != claims.ModeKubeDevice {
+		return
+	}
+	ours := func(p configv1.Plugin) bool { return p.Name == claims.Name }
+	upstreams := func(p configv1.Plugin) bool { return p.Name == names.DynamicResources }
+	if multi := &profile.Plugins.MultiPoint; slices.ContainsFunc(multi.Enabled, upstreams) {
+		// Ours is there when the configuration was written by a scheduler that had read it.
+		multi.Enabled = slices.DeleteFunc(multi.Enabled, ours)
+	}
+	rename := func(plugins []configv1.Plugin) {
+		for i := range plugins {
+			if upstreams(plugins[i]) {
+				plugins[i].Name = claims.Name
+			}
+		}
+	}
+	sets := reflect.ValueOf(profile.Plugins).Elem()
+	for i := range sets.NumField() {
+		if set, ok := sets.Field(i).Addr().Interface().(*configv1.PluginSet); ok {
+			rename(set.Enabled)
+			if set != &profile.Plugins.MultiPoint {
+				rename(set.Disabled)
+			}
+		}
+	}
 }
 
 // beforeResources returns the index after the plugins that cheaply reject a node for good, as

@@ -36,8 +36,11 @@ import (
 // newFactory returns the factory of the framework plugin, which takes its settings from the
 // arguments that the framework passes to it. The framework calls it once per profile; what the
 // profiles share is made in the first call, and so are the read API and the check of the admission
-// policies. So all profiles have the same arguments, or it returns an error.
-func newFactory(builtIn []allocation.Named, api *readapi.Server) frameworkruntime.PluginFactory {
+// policies. So all profiles have the same arguments, or it returns an error. The ledger that it
+// makes is stored in made.
+func newFactory(
+	builtIn []allocation.Named, api *readapi.Server, made *madeLedger,
+) frameworkruntime.PluginFactory {
 	var once sync.Once
 	var shared *frameworkplugin.Shared
 	var first *config.KubeDeviceArgs
@@ -49,7 +52,9 @@ func newFactory(builtIn []allocation.Named, api *readapi.Server) frameworkruntim
 		}
 		once.Do(func() {
 			first = args
-			shared, err = start(ctx, handle, args, builtIn, api)
+			if shared, err = start(ctx, handle, args, builtIn, api); err == nil {
+				made.Store(shared.Ledger())
+			}
 		})
 		if err != nil {
 			return nil, err
@@ -171,7 +176,7 @@ func (k *knowledge) CompleteSince() time.Time {
 	return k.since
 }
 
-// startFailover answers nodes that ask for other devices for pods that run. Without keys there is
+// startFailover answers nodes that request other devices for pods that run. Without keys there is
 // nothing by which a node could know the answer.
 func startFailover(
 	shared *frameworkplugin.Shared, schedulers *allocation.Set, handle fwk.Handle, keys *seal.File,
@@ -186,7 +191,7 @@ func startFailover(
 		Leadership: readapi.NewLeadership(&knowledge{shared: shared}),
 	})
 	if err := engine.Follow(core.Nodes().Informer()); err != nil {
-		return fmt.Errorf("follow nodes that ask for other devices: %w", err)
+		return fmt.Errorf("follow nodes that request other devices: %w", err)
 	}
 	shared.Run(engine.Run)
 	return nil

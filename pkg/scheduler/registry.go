@@ -7,6 +7,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/claims"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/config"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/readapi"
@@ -19,5 +20,9 @@ import (
 // changes the process-wide defaults of scheduler configurations.
 func NewRegistry(builtIn ...allocation.Named) frameworkruntime.Registry {
 	enableByDefault(&config.Flags{})
-	return frameworkruntime.Registry{frameworkplugin.Name: newFactory(builtIn, readapi.NewServer())}
+	ledger := &madeLedger{}
+	return frameworkruntime.Registry{
+		frameworkplugin.Name: newFactory(builtIn, readapi.NewServer(), ledger),
+		claims.Name:          newClaimsFactory(ledger),
+	}
 }

@@ -56,7 +56,7 @@ func Fingerprint(certificate *x509.Certificate) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// ReadAddress returns what a Lease publishes. Of a Lease of somebody else, without the annotation,
+// ReadAddress returns what a Lease publishes. Of a Lease of another user, without the annotation,
 // published is false.
 func ReadAddress(lease *coordinationv1.Lease) (address Address, published bool, err error) {
 	value, published := lease.Annotations[AddressAnnotation]

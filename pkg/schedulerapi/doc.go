@@ -3,7 +3,7 @@
 
 // Package schedulerapi is the scheduler's read API: what it answers over HTTPS to GET of the paths
 // below, as JSON, and how it publishes where it serves it. Server and clients share it. Nothing can
-// be changed through it. docs/scheduler-api.md has rights and bounds.
+// be changed through it. docs/reference/scheduler-api.md has rights and bounds.
 //
 // openapi.json describes the same in OpenAPI 3. It is made from the types by the test of this
 // package; the version in the paths changes with every change that an older client cannot read.

@@ -11,7 +11,7 @@ type NodeList struct {
 	Scheduler Instance `json:"scheduler"`
 	// Items are in the order of their names.
 	Items []Node `json:"items"`
-	// Continue asks for those that follow, with the parameter of that name. It is absent in the
+	// Continue requests those that follow, with the parameter of that name. It is absent in the
 	// last answer. Each answer is of its own moment.
 	Continue string `json:"continue,omitempty"`
 }
@@ -87,6 +87,10 @@ type Holder struct {
 	UID       string `json:"uid"`
 	// Quantity is in base units.
 	Quantity int64 `json:"quantity"`
+	// Enforcement is what holds the pod to that: hardware for all there is of the resource, and
+	// otherwise what the node says in its annotation KubeDevice/ShareEnforcement, such as policed,
+	// or counted.
+	Enforcement string `json:"enforcement"`
 	// Reserved says that the pod is not bound yet, or not known to be.
 	Reserved bool `json:"reserved,omitempty"`
 }

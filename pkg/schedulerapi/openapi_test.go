@@ -55,6 +55,35 @@ var parameters = map[string]string{
 // object is an object in JSON.
 type object = map[string]any
 
+// The page of the API has a row for each path, with its method and its parameters.
+func TestThePageHasEachPathWithItsParameters(t *testing.T) {
+	const page = "../../docs/reference/scheduler-api.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]string{} // the parameters, by method and path
+	for line := range strings.Lines(string(text)) {
+		if cells := strings.Split(line, "|"); len(cells) == 5 {
+			rows[strings.Trim(cells[1], " `")] = strings.TrimSpace(cells[3])
+		}
+	}
+	for _, o := range operations {
+		row := strings.ToUpper(o.method) + " " + strings.TrimPrefix(o.path, Prefix)
+		var want []string
+		for _, parameter := range o.parameters {
+			want = append(want, "`"+parameter+"`")
+		}
+		got, found := rows[row]
+		names := strings.Split(got, ", ")
+		slices.Sort(want)
+		slices.Sort(names)
+		if !found || strings.Join(names, ", ") != strings.Join(want, ", ") {
+			t.Errorf("%s has %q for %s, want the parameters %q", page, got, row, want)
+		}
+	}
+}
+
 // The document is the types': a change of a type that is not in the document fails here.
 func TestTheDocumentDescribesTheTypes(t *testing.T) {
 	want, err := json.MarshalIndent(document(t), "", "  ")

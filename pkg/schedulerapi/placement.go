@@ -26,14 +26,14 @@ type PodName struct {
 // String returns namespace/name.
 func (n PodName) String() string { return n.Namespace + "/" + n.Name }
 
-// WhyRequest asks why a pod waits. It is the body of POST why; the answer is a [Why].
+// WhyRequest queries why a pod waits. It is the body of POST why; the answer is a [Why].
 type WhyRequest struct {
 	Pod PodName `json:"pod"`
 	// Within is how many milliseconds the answer may take; 0 stands for DefaultWithin.
 	Within int64 `json:"within,omitempty"`
 }
 
-// FitRequest asks where pods would go now. It is the body of POST fit; the answer is a
+// FitRequest queries where pods would go now. It is the body of POST fit; the answer is a
 // [Placements].
 type FitRequest struct {
 	// Namespace is that of the pods.

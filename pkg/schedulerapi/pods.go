@@ -11,7 +11,7 @@ type PodList struct {
 	Scheduler Instance `json:"scheduler"`
 	// Items are in the order of namespaces and names.
 	Items []Pod `json:"items"`
-	// Continue asks for those that follow, with the parameter of that name. It is absent in the
+	// Continue requests those that follow, with the parameter of that name. It is absent in the
 	// last answer. Each answer is of its own moment.
 	Continue string `json:"continue,omitempty"`
 }

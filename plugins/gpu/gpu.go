@@ -4,13 +4,15 @@
 // Package gpu holds what the GPU plugins share: the names of GPUs in a node's inventory and in a
 // container's allocation.
 //
-// A GPU is in two levels of groups, and has two resources:
+// A GPU is in two levels of groups, and has these resources:
 //
 //	resource/group/gpugrp1/<wide>/gpugrp0/<close>/gpu/<id>/cards  = 1
 //	resource/group/gpugrp1/<wide>/gpugrp0/<close>/gpu/<id>/memory = bytes
+//	resource/group/gpugrp1/<wide>/gpugrp0/<close>/gpu/<id>/cores  = 100
 //
-// A container that holds the card has the GPU for itself; one that holds only memory shares it. A
-// GPU that is partitioned has neither, and instances in its place:
+// A container that holds the card has the GPU for itself; one that holds memory, or memory and
+// cores, shares it. A GPU without memory of its own is not shared, and has no cores. A GPU that is
+// partitioned has none of them, and instances in its place:
 //
 //	resource/group/gpugrp1/<wide>/gpugrp0/<close>/gpu/<id>/gi/<number>/ci/<id>/mig-<profile> = 1
 package gpu
@@ -40,10 +42,15 @@ const (
 const (
 	Cards  = "cards"
 	Memory = "memory"
+	// Cores are percent of the compute time, as HAMi counts it: AllCores for each GPU.
+	Cores = "cores"
 	// MemoryMillionths is a resource that containers request and that no GPU has: millionths of its
 	// memory.
 	MemoryMillionths = "memory-millionths"
 )
+
+// AllCores are the cores of a GPU.
+const AllCores = 100
 
 // GPU is one GPU of a node.
 type GPU struct {
@@ -86,7 +93,7 @@ func Publish(node *types.NodeInfo, resource types.ResourceName, gpus []GPU) {
 		if !g.Partitioned {
 			has := types.ResourceList{Cards: 1}
 			if g.Memory > 0 {
-				has[Memory] = g.Memory
+				has[Memory], has[Cores] = g.Memory, AllCores
 			}
 			p.add(g.Name(), has, resource, !g.Unhealthy)
 		}

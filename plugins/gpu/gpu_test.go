@@ -24,8 +24,10 @@ func TestGPUsArePublishedOneByOneAndCounted(t *testing.T) {
 	healthy := types.ResourceList{
 		"resource/group/gpugrp1/1/gpugrp0/3/gpu/GPU-a/cards":  1,
 		"resource/group/gpugrp1/1/gpugrp0/3/gpu/GPU-a/memory": 100,
+		"resource/group/gpugrp1/1/gpugrp0/3/gpu/GPU-a/cores":  100,
 		"resource/group/gpu/GPU-c/cards":                      1,
 		"resource/group/gpu/GPU-c/memory":                     300,
+		"resource/group/gpu/GPU-c/cores":                      100,
 	}
 	want := types.NewNodeInfoWithName("n1")
 	for name, quantity := range healthy {
@@ -33,6 +35,7 @@ func TestGPUsArePublishedOneByOneAndCounted(t *testing.T) {
 	}
 	want.Capacity["resource/group/gpugrp0/2/gpu/GPU-b/cards"] = 1
 	want.Capacity["resource/group/gpugrp0/2/gpu/GPU-b/memory"] = 200
+	want.Capacity["resource/group/gpugrp0/2/gpu/GPU-b/cores"] = 100
 	want.Capacity["nvidia.com/gpu"], want.KubeCap["nvidia.com/gpu"] = 3, 3
 	want.Allocatable["nvidia.com/gpu"], want.KubeAlloc["nvidia.com/gpu"] = 2, 2
 	if diff := cmp.Diff(want, node); diff != "" {

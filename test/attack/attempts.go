@@ -24,7 +24,7 @@ import (
 //go:embed attempts/*.yaml
 var groups embed.FS
 
-// group is a file of attempts: a table of docs/attacks.md.
+// group is a file of attempts: a table of test/attack/README.md.
 type group struct {
 	// Title stands above the table.
 	Title string `json:"title"`
@@ -138,7 +138,7 @@ func parse(content []byte) (attempts []*Attempt, err error) {
 	}
 	for _, family := range group.Families {
 		for _, own := range family.Attempts {
-			attempt, err := own.within(family.entry).attempt()
+			attempt, err := own.inFamily(family.entry).attempt()
 			if err != nil {
 				return nil, fmt.Errorf("attempt %s: %w", own.ID, err)
 			}
@@ -152,8 +152,8 @@ func parse(content []byte) (attempts []*Attempt, err error) {
 	return attempts, nil
 }
 
-// within returns an attempt with what it has of its family.
-func (e entry) within(family entry) entry {
+// inFamily returns an attempt with what it has of its family.
+func (e entry) inFamily(family entry) entry {
 	e.Who = cmp.Or(e.Who, family.Who)
 	e.Defence = cmp.Or(e.Defence, family.Defence)
 	e.Alone = e.Alone || family.Alone
@@ -162,17 +162,17 @@ func (e entry) within(family entry) entry {
 	if e.Modes == nil {
 		e.Modes = family.Modes
 	}
-	e.Expect, e.ExpectNRI = both(family.Expect, e.Expect), both(family.ExpectNRI, e.ExpectNRI)
+	e.Expect, e.ExpectNRI = mergeMaps(family.Expect, e.Expect), mergeMaps(family.ExpectNRI, e.ExpectNRI)
 	e.Off.How = cmp.Or(e.Off.How, family.Off.How)
-	e.Off.script = e.Off.over(family.Off.script)
-	e.script = e.over(family.script)
+	e.Off.script = e.Off.mergedWith(family.Off.script)
+	e.script = e.mergedWith(family.script)
 	return e
 }
 
-// over returns a script with what it has of another one.
-func (s script) over(other script) script {
+// mergedWith returns a script with what it has of another one.
+func (s script) mergedWith(other script) script {
 	s.Pod = merge(other.Pod, s.Pod)
-	s.With = both(other.With, s.With)
+	s.With = mergeMaps(other.With, s.With)
 	if s.Steps == nil {
 		s.Steps = other.Steps
 	}
@@ -188,7 +188,7 @@ func (s script) over(other script) script {
 // attempt returns the row of the table.
 func (e entry) attempt() (*Attempt, error) {
 	on := e.script
-	without := e.Off.over(on)
+	without := e.Off.mergedWith(on)
 	without.Prepare = e.Off.Prepare
 	if e.Off.Steps == nil {
 		without.Prepare = slices.Concat(e.Off.Prepare, on.Prepare)
@@ -213,8 +213,8 @@ func (e entry) attempt() (*Attempt, error) {
 	}, nil
 }
 
-// both returns what two maps have together, where the second one counts.
-func both[M ~map[K]V, K comparable, V any](first, second M) M {
+// mergeMaps returns what two maps have together, where the second one counts.
+func mergeMaps[M ~map[K]V, K comparable, V any](first, second M) M {
 	all := M{}
 	maps.Copy(all, first)
 	maps.Copy(all, second)

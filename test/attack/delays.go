@@ -15,7 +15,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// crowd is how many pods the attacker creates before somebody else creates one.
+// crowd is how many pods the attacker creates before another user creates one.
 const crowd = 10
 
 // hazardous is a plugin that panics for what pods request.
@@ -30,7 +30,7 @@ func requestEach(name string) func(pod *corev1.Pod, number int) {
 	}
 }
 
-// crowdScheduler creates pods for a scheduler of the attempt's own, and then pods of somebody else.
+// crowdScheduler creates pods for a scheduler of the attempt's own, and then pods of another user.
 // The attacker's are hard to place, or each requests another quantity of a resource. It succeeds if
 // the others wait; if not, the scheduler says what is wrong with the attacker's.
 func crowdScheduler(ctx context.Context, p *trial, arguments struct {

@@ -11,11 +11,11 @@
 // as a proxy of the CRI, and as an NRI plugin of the runtime. What a container got is read from the
 // config.json that the OCI runtime got, not from what the pod requested.
 //
-// The attempts are in the files of the directory attempts, one for each table of docs/attacks.md,
-// which is generated from them. An attempt has its text, what must come of it by setting, a pod as
-// a manifest, and steps: a step is a verb with its arguments. The types of attempts.go describe the
-// fields, verbs has the verbs, and variables what stands for ${name} in steps and pods. A family is
-// a list of attempts with what they have in common.
+// The attempts are in the files of the directory attempts, one for each table of
+// README.md, which is generated from them. An attempt has its text, what must come
+// of it by setting, a pod as a manifest, and steps: a step is a verb with its arguments. The types
+// of attempts.go describe the fields, verbs has the verbs, and variables what stands for ${name} in
+// steps and pods. A family is a list of attempts with what they have in common.
 package attack
 
 import (
@@ -72,6 +72,7 @@ const (
 	Permissions Defence = "file modes"
 	Loopback    Defence = "loopback only"
 	Placement   Defence = "control planes only"
+	PlainText   Defence = "plain text"
 )
 
 // Outcome is what comes of an attempt.
@@ -134,15 +135,15 @@ type Attempt struct {
 // Modes are kubecri's, in the order in which they are played.
 func Modes() []cluster.Mode { return []cluster.Mode{cluster.ModeCRI, cluster.ModeNRI} }
 
-// want returns what must come of the attempt where its defence is on.
-func (a *Attempt) want(mode cluster.Mode, setting Setting) Want {
+// wanted returns what must come of the attempt where its defence is on.
+func (a *Attempt) wanted(mode cluster.Mode, setting Setting) Want {
 	if want, differs := a.NRI[setting]; differs && mode == cluster.ModeNRI {
 		return want
 	}
 	return a.Want[setting]
 }
 
-// tables are the files of attempts, in the order of docs/attacks.md.
+// tables are the files of attempts, in the order of README.md.
 var tables = []string{
 	"forged-allocations", "spellings", "seals", "held-devices", "inventories", "node-reports", "replacements", "quotas",
 	"bounds", "lists-and-events", "messages-of-nri", "away", "devices-without-allocation", "checkpoints", "exceptions",

@@ -32,7 +32,7 @@ const apiPort = "10262"
 func seemsFree(ctx context.Context, p *trial, _ nothing) (Got, error) {
 	device := p.device
 	var held []string
-	ctx, cancel := context.WithTimeout(ctx, undoLimit)
+	ctx, cancel := context.WithTimeout(ctx, undoTimeout)
 	defer cancel()
 	err := await.Until(ctx, "pod victim to hold "+device, func(ctx context.Context) (bool, error) {
 		now, err := p.holders(ctx, p.node(scheduled).Name, device)

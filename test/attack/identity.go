@@ -63,7 +63,7 @@ func (s *Stage) labeller(ctx context.Context) (*kube.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.everywhere(ctx, "labeller", labellerRules); err != nil {
+	if err := s.grantClusterRights(ctx, "labeller", labellerRules); err != nil {
 		return nil, err
 	}
 	return client, client.AwaitRights(ctx, patchNodes)
@@ -111,8 +111,9 @@ func (s *Stage) account(ctx context.Context, name, role string, rules []rbacv1.P
 	return kube.NewClient(config)
 }
 
-// everywhere gives a service account of the attempt's namespace rights in the whole cluster.
-func (s *Stage) everywhere(ctx context.Context, name string, rules []rbacv1.PolicyRule) error {
+// grantClusterRights gives a service account of the attempt's namespace rights in the whole
+// cluster.
+func (s *Stage) grantClusterRights(ctx context.Context, name string, rules []rbacv1.PolicyRule) error {
 	all := s.namespace + "-" + name
 	_, err := s.admin.RbacV1().ClusterRoles().Create(ctx,
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: all}, Rules: rules}, metav1.CreateOptions{})

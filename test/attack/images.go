@@ -44,6 +44,14 @@ const (
 	imageTwiceArguments = "localhost/attack-twice-arguments:1"
 	// imageArguments idles by its own entry point and arguments, which are 128 KiB long.
 	imageArguments = "localhost/attack-arguments:1"
+	// imageVolume has a volume where NVIDIA's runtime looks for the list of devices, and
+	// imageDeclared one below a path that the configuration of the nodes declares.
+	imageVolume   = "localhost/attack-volume:1"
+	imageDeclared = "localhost/attack-declared:1"
+	// imageLimit has the variable by which a device plugin limits its containers, with no limit.
+	// imageLimited has it with the plugin's.
+	imageLimit   = "localhost/attack-limit:1"
+	imageLimited = "localhost/attack-limited:1"
 	// imageVolumes has 300 volumes with paths of 3,600 bytes. The runtime mounts each of them.
 	imageVolumes = "localhost/attack-volumes:1"
 )
@@ -53,6 +61,11 @@ func images(busybox image.Image) []image.Image {
 	variables := func(name string, variables ...string) image.Image {
 		return busybox.Variant(name, func(config *v1.ImageConfig) {
 			config.Env = append(config.Env, variables...)
+		})
+	}
+	volume := func(name, path string) image.Image {
+		return busybox.Variant(name, func(config *v1.ImageConfig) {
+			config.Volumes = map[string]struct{}{path: {}}
 		})
 	}
 	return []image.Image{
@@ -66,6 +79,10 @@ func images(busybox image.Image) []image.Image {
 		variables(imageFirst, "HABANA_VISIBLE_DEVICES_=all"),
 		variables(imagePreferred, "ASCEND_VISIBLE_DEVICES=Ascend910-0"),
 		variables(imageSockets, socketsVariable+"=1"),
+		variables(imageLimit, "ATTACK_LIMIT=none"),
+		variables(imageLimited, "ATTACK_LIMIT=1"),
+		volume(imageVolume, "/var/run/nvidia-container-devices/all"),
+		volume(imageDeclared, unlistedMounts+"/0"),
 		busybox.Variant(imageTwiceArguments, func(config *v1.ImageConfig) {
 			config.Env = append(config.Env, visibleDevices+"=all", visibleDevices+"=all")
 			config.Entrypoint, config.Cmd = []string{"sh", "-c", "sleep 3600", "sh"}, []string{"--devices", "all"}

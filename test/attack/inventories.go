@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/test/observe"
 )
 
 // changeNode makes a request that changes the annotations of a node. It succeeds if they stay
@@ -40,7 +42,7 @@ func changeNode(ctx context.Context, p *trial, arguments struct {
 		return Got{}, err
 	}
 	// kubecri undoes it at once.
-	ctx, cancel := context.WithTimeout(ctx, undoLimit)
+	ctx, cancel := context.WithTimeout(ctx, undoTimeout)
 	defer cancel()
 	_, err = p.admin.AwaitNode(ctx, node, "to have its inventory back", func(now *corev1.Node) bool {
 		newer, err := resourceversion.CompareResourceVersion(now.ResourceVersion, patched.ResourceVersion)
@@ -53,6 +55,32 @@ func changeNode(ctx context.Context, p *trial, arguments struct {
 		return Got{Succeeds, fmt.Sprintf("the inventory of %s stays changed", node)}, nil
 	}
 	return Got{NoEffect, "the inventory is as it was"}, err
+}
+
+// renameGPUs has the GPUs of the node scheduled be another vendor's until the attempt ends, by the
+// name of the resource that counts them.
+func renameGPUs(ctx context.Context, p *trial, name string) (Got, error) {
+	const own = string(observe.Resource)
+	node, file := p.node(scheduled).Name, inventoryFile(p.run.dir, scheduled)
+	rename := func(ctx context.Context, from, to string) error {
+		content := inventory(devices[scheduled]) + "resourceName: " + to + "\n"
+		next := file + ".next" // kubecri may read the file at any time
+		if err := errors.Join(os.WriteFile(next, []byte(content), 0o644), os.Rename(next, file)); err != nil {
+			return err
+		}
+		_, err := p.admin.AwaitNode(ctx, node, "to count "+to+" alone", func(now *corev1.Node) bool {
+			before := now.Status.Allocatable[corev1.ResourceName(from)]
+			after := now.Status.Allocatable[corev1.ResourceName(to)]
+			return before.IsZero() && !after.IsZero()
+		})
+		return err
+	}
+	p.undo = append(p.undo, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+		defer cancel()
+		return rename(ctx, name, own)
+	})
+	return Got{}, rename(ctx, own, name)
 }
 
 // letGroupLabelNodes gives a group the rights of a Labeller.
@@ -71,5 +99,5 @@ func letGroupLabelNodes(ctx context.Context, p *trial, group string) (Got, error
 	return Got{}, named.AwaitRights(ctx, patchNodes)
 }
 
-// undoLimit is how long a change of a node may stay, or may not have been seen.
-const undoLimit = 20 * time.Second
+// undoTimeout is how long a change of a node may stay, or may not have been seen.
+const undoTimeout = 20 * time.Second

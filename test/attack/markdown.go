@@ -13,14 +13,12 @@ import (
 	"github.com/kubedevice/kubedevice/test/cluster"
 )
 
-// head is what docs/attacks.md says before the tables.
-const head = "# What an attacker may try\n" + `
+// head is what test/attack/README.md says before the tables.
+const head = "# Table of attempts\n" + `
 %d attempts, each made from the attacker's own identity on a real cluster, with what must come of it.
-` + "`make attack`" + ` plays them all: with the [admission policies](../deploy/policies) and seals, with seals
-alone, and with the policies alone. It prints the table and fails on any surprise. Each attempt is also made with its
-own defence switched off, and must succeed there: one that cannot succeed proves nothing.
-
-` + "`cd test && go run ./cmd/attack -print`" + ` writes this page, from [the code of the attempts](../test/attack).
+[Attacks](../../docs/reference/attacks.md) is the summary. ` + "`make attack`" + ` makes them all.
+` + "`cd test && go run ./cmd/attack -print > attack/README.md`" + ` writes this page from [the files of the
+attempts](attempts).
 
 | outcome | meaning |
 |---|---|
@@ -31,8 +29,9 @@ own defence switched off, and must succeed there: one that cannot succeed proves
 | no effect | it is not refused, and the attacker gains nothing |
 | **open** | it succeeds: in this run, the defence is not there |
 
-The attempts of a table that says so are made in both [modes of kubecri](fronts.md). Where the outcome with NRI differs,
-it stands behind that of the proxy. What a container gets is read from the config.json that the OCI runtime got.
+Attempts of a table that says so are made in both [modes of kubecri](../../docs/deploy/frontends.md). Where the
+outcome with NRI differs, it stands behind that of the proxy. What a container gets is read from the config.json that
+the OCI runtime got.
 
 Three outcomes, with a slash in between, are those with policies and seals, with seals alone, and with policies alone;
 one is the same in all three. Below them is the text of the refusals. The last column says what is switched off for the
@@ -40,37 +39,54 @@ attempt to succeed; where it is empty, that is a cluster without policies and se
 *neighbour*: they are in no report of a break, and were found by searching for more of the same kind.
 `
 
-// elsewhere is what docs/attacks.md says behind the tables, with ' for `.
-var elsewhere = strings.ReplaceAll(`
+// elsewhere is what test/attack/README.md says behind the tables, with ' for `, and ^ for '.
+var elsewhere = strings.NewReplacer("'", "`", "^", "'").Replace(`
 ## What other tests show
 
-These attempts need what the clusters of the tables do not have, or are about an amount of work.
+A row has a tenant, a node or a plugin try something on a cluster within a minute. Tests of other kinds show the rest.
+
+No node of these clusters has such a runtime, driver or clock:
 
 | attempt | test |
 |---|---|
 | the clock is set back, and the checkpoint is lost after a device was replaced | 'pkg/node/grants/replace_test.go' |
-| a node lists so many kinds of devices that 'kubectl device top' stalls | 'pkg/kubectl/devices/devices_test.go' |
-| a pod names a device file to CRI-O by another name of the file | 'pkg/node/firewall/devicefiles_test.go' |
-| 25 pods of 12 MiB of variables each take the memory of the proxy | 'test/e2e/containers/large_test.go' |
-| 40 exec probes with an output of 15 MiB each take the memory of the proxy | 'pkg/node/criproxy/answers_test.go' |
-| random images and pods, in both modes, while 'kubecri' is killed | 'test/e2e/containers' |
-| a value that is not UTF-8 takes three times its size where the runtime stores it | 'pkg/node/nribound/bound_test.go' |
-| an error that quotes text which is not UTF-8 has the runtime drop 'kubecri' | 'pkg/node/nri/handler_test.go' |
-| images with long descriptions take the time in which others are read | 'pkg/node/images/cache_test.go' |
-| containers of a pod from before a takeover request all devices | 'pkg/node/admission/adoptedguard_test.go' |
-| finished pods leave no room for the sandboxes of others | 'pkg/node/nrifront/room_test.go' |
-| thousands of finished pods delay the registration by minutes | 'pkg/node/nrifront/prepare_test.go' |
-| ended containers make the list of containers too long to read | 'pkg/node/nrilist/read_test.go' |
-| finished pods make lists of the runtime too long to read after a restart | 'pkg/node/grants/runtime_test.go' |
-| containers are created between the reading of the list and the registration | 'pkg/node/nrifront/gap_test.go' |
+| a pod names a device file to CRI-O by each name that the file may have | 'pkg/node/firewall/devicefiles_test.go' |
+| NVIDIA^s runtime adds another vendor^s device where NVIDIA^s are the kubelet^s | 'pkg/node/firewall/foreign_test.go' |
+| it does so before NVIDIA^s driver is loaded | 'pkg/node/firewall/foreign_test.go' |
+| a container obeys Xilinx^s variables on a node with resources of amd.com | 'pkg/node/firewall/foreign_test.go' |
 | containers make the runtime panic when 'kubecri enrol' connects to it | 'pkg/node/app/enrolnri_test.go' |
 
-Open: a quota that allows some devices does not count shares of the memory of a device, also with
-'--device-quota=everywhere'. A tenant can have all devices by shares of a little more than half. A quota of 0 keeps him
-from all ('quota-shares'). See [time slicing](guides/time-slicing.md).
-`, "'", "`")
+These take minutes, or thousands of objects:
 
-// Markdown returns docs/attacks.md. Its tables are HTML, whose lines can be broken.
+| attempt | test |
+|---|---|
+| containers of a pod from before a takeover request all devices | 'pkg/node/admission/adoptedguard_test.go' |
+| they do so while 'kubecri' is away (a takeover waits for a minute) | 'pkg/node/admission/inspect_test.go' |
+| 1,100 containers of 0.5 MiB are not sent in the time that the runtime gives | 'pkg/node/nribound/list_test.go' |
+| thousands of finished pods delay the registration by minutes | 'pkg/node/nrifrontend/prepare_test.go' |
+| finished pods leave no room for the sandboxes of others | 'pkg/node/nrifrontend/endedsandboxes_test.go' |
+| ended containers make the list of containers too long to read | 'pkg/node/nrilist/read_test.go' |
+| finished pods make lists of the runtime too long to read after a restart | 'pkg/node/grants/runtime_test.go' |
+| 10,000 keys that are nearly ours take the time of scheduler and node | 'pkg/request/annotations_test.go' |
+| images with long descriptions take the time in which others are read | 'pkg/node/images/cache_test.go' |
+| 40 exec probes with an output of 15 MiB each take the memory of the proxy | 'pkg/node/criproxy/answers_test.go' |
+| random images and pods, in both modes, while 'kubecri' is killed | 'test/e2e/containers' |
+
+These are about a single moment or byte:
+
+| attempt | test |
+|---|---|
+| containers are created between the list and the registration | 'pkg/node/nrifrontend/afterlist_test.go' |
+| a value that is not UTF-8 takes three times its size where the runtime stores it | 'pkg/node/nribound/bound_test.go' |
+| an error that quotes text which is not UTF-8 has the runtime drop 'kubecri' | 'pkg/node/nri/handler_test.go' |
+
+A quota of whole devices alone, such as 'requests.nvidia.com/gpu: 8', does not count shares of their memory, also with
+'--device-quota=everywhere': a tenant can have all devices by shares of a little more than half. One of
+'requests.nvidia.com/gpumem' counts both ('quota-shares-some', 'quota-shares-whole'), and one of 0 devices allows no
+share ('quota-shares'). See [quotas](../../docs/use/quotas.md#quotas-of-shares).
+`)
+
+// Markdown returns test/attack/README.md. Its tables are HTML, whose lines can be broken.
 func Markdown(attempts []*Attempt) string {
 	var out strings.Builder
 	var titles []string
@@ -145,7 +161,7 @@ func (a *Attempt) outcomes() string {
 func (a *Attempt) outcomesIn(mode cluster.Mode) string {
 	var names, words []string
 	for _, setting := range []Setting{Both, SealsAlone, PoliciesAlone} {
-		want := a.want(mode, setting)
+		want := a.wanted(mode, setting)
 		names = append(names, cmp.Or(short[want.Outcome], "?"))
 		if want.Words != "" && !slices.Contains(words, want.Words) {
 			words = append(words, want.Words)

@@ -48,7 +48,7 @@ func reportOthersResources(ctx context.Context, p *trial, arguments toGhost) (Go
 			if err != nil {
 				return Got{}, err
 			}
-			got, err := s.boundWithin(ctx, s.requesting(foreign), undoLimit)
+			got, err := s.boundWithin(ctx, s.requesting(foreign), undoTimeout)
 			return got, errors.Join(err, restore(context.WithoutCancel(ctx)))
 		})(ctx, p.Stage)
 }
@@ -140,7 +140,7 @@ func waitingForTheBest(args ...string) Try {
 		if err != nil {
 			return Got{}, err
 		}
-		limited, cancel := context.WithTimeout(ctx, delayLimit)
+		limited, cancel := context.WithTimeout(ctx, delayTimeout)
 		defer cancel()
 		now, err := s.admin.AwaitPod(limited, pod, "to be scheduled", kube.Scheduled)
 		switch {
@@ -193,10 +193,10 @@ func counting(exact bool) Try {
 		func(ctx context.Context, s *Stage) (Got, error) {
 			pod := tolerant(s.pod("other", 1))
 			if exact {
-				pod.Spec.Affinity = among(ghost, s.node(scheduled).Name)
+				pod.Spec.Affinity = nodeAffinity(ghost, s.node(scheduled).Name)
 				kube.SetRequests(pod, `"gpugrp0/A/gpu/a/cards":1`)
 			} else {
-				pod.Spec.Affinity = among(ghost)
+				pod.Spec.Affinity = nodeAffinity(ghost)
 			}
 			got, err := s.bound(ctx, pod)
 			if got.Outcome == NoEffect && strings.Contains(got.Words, ghost) {
@@ -206,8 +206,8 @@ func counting(exact bool) Try {
 		})
 }
 
-// among lets a pod go to these nodes alone.
-func among(nodes ...string) *corev1.Affinity {
+// nodeAffinity lets a pod go to these nodes alone.
+func nodeAffinity(nodes ...string) *corev1.Affinity {
 	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{
@@ -292,7 +292,7 @@ func (s *Stage) count(ctx context.Context, node, name string, count int) (restor
 	return func(ctx context.Context) error { return patch(ctx, nil) }, patch(ctx, fmt.Sprint(count))
 }
 
-// bound creates a pod of somebody else's, and returns that it is bound and where, or who says why
+// bound creates a pod of another user's, and returns that it is bound and where, or who says why
 // it is not.
 func (s *Stage) bound(ctx context.Context, pod *corev1.Pod) (got Got, err error) {
 	return s.boundWithin(ctx, pod, 0)

@@ -6,6 +6,7 @@ package attack
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
@@ -79,7 +80,7 @@ func createConfigMap(ctx context.Context, p *trial, arguments struct {
 	if err != nil {
 		return Got{}, err
 	}
-	data := both(arguments.Data, nil)
+	data := mergeMaps(arguments.Data, nil)
 	for i := range arguments.Numbered.Count {
 		data[fmt.Sprintf(arguments.Numbered.Key, i)] = arguments.Numbered.Value
 	}
@@ -89,7 +90,7 @@ func createConfigMap(ctx context.Context, p *trial, arguments struct {
 	return Got{}, err
 }
 
-// runVictim runs a pod of somebody else's, to which the scheduler gives a device of the node
+// runVictim runs a pod of another user's, to which the scheduler gives a device of the node
 // scheduled: it is the attempt's device from then on.
 func runVictim(ctx context.Context, p *trial, arguments struct {
 	Annotations map[string]string `json:"annotations"`
@@ -104,6 +105,9 @@ func runVictim(ctx context.Context, p *trial, arguments struct {
 
 // deletePod deletes the pod that was created last, and waits until it is gone.
 func deletePod(ctx context.Context, p *trial, _ nothing) (Got, error) {
+	if p.created == nil {
+		return Got{}, errors.New("no pod was created")
+	}
 	return Got{}, p.admin.DeletePod(ctx, p.created)
 }
 

@@ -125,7 +125,7 @@ func maySoonRequest(ctx context.Context, p *trial, request apiRequest) (got Got,
 		if got, err = mayRequest(ctx, p, request); err == nil {
 			return true, nil
 		}
-		if _, refused := asRefusal(err); refused {
+		if _, refused := refusalIn(err); refused {
 			err = nil
 		}
 		return false, err

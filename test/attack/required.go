@@ -61,7 +61,7 @@ func requireKubecri(ctx context.Context, p *trial, arguments struct {
 		return Got{}, err
 	}
 	p.undo = append(p.undo, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, attemptLimit)
+		ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 		defer cancel()
 		err := errors.Join(configure(ctx, string(before)), node.Kubecri.Start())
 		return errors.Join(err, await.Until(ctx, "kubecri to be registered on "+node.Name,

@@ -40,8 +40,8 @@ var encoders = map[string]func(ctx context.Context, s *Stage, pod *corev1.Pod) (
 }
 
 // restoreContainer has a container in the attacker's pod that has an annotation of encoders, as if
-// the runtime had restored it, lets the node lose its record, and finds out whether the node takes
-// the pod for one that was granted devices.
+// the runtime had restored it, lets the node lose its checkpoint, and finds out whether the node
+// takes the pod for one that was granted devices.
 func restoreContainer(ctx context.Context, p *trial, annotation string) (got Got, err error) {
 	encode, known := encoders[annotation]
 	if !known {
@@ -91,7 +91,7 @@ func restoreContainer(ctx context.Context, p *trial, annotation string) (got Got
 	return got, err
 }
 
-// encodedOn runs a pod of somebody else's with a device on a node, and returns what its container
+// encodedOn runs a pod of another user's with a device on a node, and returns what its container
 // contains.
 func (s *Stage) encodedOn(ctx context.Context, index int) (string, error) {
 	node := s.node(index)
@@ -124,7 +124,7 @@ func signed(ctx context.Context, s *Stage, pod *corev1.Pod) (string, error) {
 		return "", err
 	}
 	card := cardOf(devices[scheduled] - 1)
-	return checkpoint.Carry(grants.Allocation{
+	return checkpoint.EncodePart(grants.Allocation{
 		PodUID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name,
 		PodInfo: &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"restored": {
 			DevRequests: types.ResourceList{request: 1}, AllocateFrom: types.ResourceLocation{request: card},

@@ -52,12 +52,13 @@ func Full() (Options, error) {
 	}, nil
 }
 
-// Limits leave time for a busy machine: an attempt takes one or two seconds.
+// Limits leave time for a busy machine: an attempt takes one or two seconds, and one that builds a
+// program a minute.
 const (
-	startLimit   = 3 * time.Minute
-	attemptLimit = 2 * time.Minute
-	// atATime is how many attempts are made at the same time.
-	atATime = 8
+	startTimeout   = 3 * time.Minute
+	attemptTimeout = 5 * time.Minute
+	// concurrency is how many attempts are made at the same time.
+	concurrency = 8
 )
 
 // run is a run in progress on the cluster of one mode and setting.
@@ -163,13 +164,13 @@ func play(ctx context.Context, out io.Writer, mode cluster.Mode, setting Setting
 	}
 	fmt.Fprintf(out, "%s, %s: ", mode, setting)
 	began := time.Now()
-	starting, cancel := context.WithTimeout(ctx, startLimit)
+	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if r.cluster, err = cluster.Start(starting, described); err != nil {
 		return nil, err
 	}
 	defer func() {
-		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
 		defer cancel()
 		err = errors.Join(err, r.cluster.Stop(stopping))
 	}()
@@ -213,7 +214,7 @@ func (r *run) prepare(ctx context.Context, programs string) error {
 			return err
 		}
 	}
-	// The files of other vendors' drivers, as far as the firewall asks for them.
+	// The files of other vendors' drivers, as far as the firewall requests them.
 	if _, err := r.cluster.Nodes[scheduled].Run(ctx, "/bin/touch", "/dev/kfd", "/dev/hl0",
 		"/dev/davinci_manager", unlistedFile); err != nil {
 		return err
@@ -249,7 +250,7 @@ func (r *run) awaitPolicies(ctx context.Context) error {
 func (r *run) all(ctx context.Context, attempts []*Attempt) []Result {
 	results := make([]Result, len(attempts))
 	var group errgroup.Group
-	group.SetLimit(atATime)
+	group.SetLimit(concurrency)
 	for i, attempt := range attempts {
 		if !attempt.Alone {
 			group.Go(func() error {
@@ -269,9 +270,9 @@ func (r *run) all(ctx context.Context, attempts []*Attempt) []Result {
 
 // one makes one attempt.
 func (r *run) one(ctx context.Context, attempt *Attempt, index int) Result {
-	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	result := Result{ID: attempt.ID, Mode: r.mode, Setting: r.setting, Want: attempt.want(r.mode, r.setting)}
+	result := Result{ID: attempt.ID, Mode: r.mode, Setting: r.setting, Want: attempt.wanted(r.mode, r.setting)}
 	try := attempt.Try
 	if r.setting == Bare {
 		result.Want = Want{Outcome: Succeeds}

@@ -26,7 +26,7 @@ func env(value string) func(*corev1.Pod) {
 // socketsVariable has Ascend's runtime mount the sockets of container runtimes, at any value.
 const socketsVariable = "MOUNT_BY_RUNTIME_FOR_DP"
 
-// obeys returns what a vendor's runtime takes from an environment, as far as it asks for devices.
+// obeys returns what a vendor's runtime takes from an environment, as far as it requests devices.
 type obeys func(env []string) []string
 
 // The runtimes, as their sources say.
@@ -104,7 +104,7 @@ func readConfigJSON(ctx context.Context, p *trial, arguments struct {
 }
 
 // takes returns what a runtime takes from the environment of a running container. It succeeds if
-// that asks for devices.
+// that requests devices.
 func (s *Stage) takes(ctx context.Context, pod, container string, runtime obeys) (Got, error) {
 	spec, err := s.runtimeSpecOf(ctx, pod, container)
 	if err != nil {

@@ -93,13 +93,13 @@ func buildPlugin(ctx context.Context, source, file string) error {
 	return nil
 }
 
-// delayLimit is how long other tenants' pods may wait for a pod of the attacker's.
-const delayLimit = 15 * time.Second
+// delayTimeout is how long other tenants' pods may wait for a pod of the attacker's.
+const delayTimeout = 15 * time.Second
 
 // holdsUp finds out whether the attempt's own scheduler leaves pods of others waiting, one without
-// devices and one with a GPU. It succeeds if one waits for longer than delayLimit.
+// devices and one with a GPU. It succeeds if one waits for longer than delayTimeout.
 func (s *Stage) holdsUp(ctx context.Context, scheduler *cluster.Component) (Got, error) {
-	limited, cancel := context.WithTimeout(ctx, delayLimit)
+	limited, cancel := context.WithTimeout(ctx, delayTimeout)
 	defer cancel()
 	for name, gpus := range map[string]int64{"plain": 0, "with-gpu": 1} {
 		created, err := s.admin.CreatePod(ctx, s.forOwnScheduler(s.pod(name, gpus)))

@@ -46,12 +46,15 @@ const (
 )
 
 // A vendor that no release of kubecri knows, as the configuration of the nodes declares it: its
-// variable, what begins as its runtime obeys it, a device file, and the declaration.
+// variable, what begins as its runtime obeys it, a device file, where mounts request its devices,
+// and the declaration.
 const (
 	unlistedVariable = "MTHREADS_VISIBLE_DEVICES"
 	unlistedPrefix   = "MTHREADS_"
 	unlistedFile     = "/dev/mtgpu0"
-	unlistedVendor   = `[{"name":"mthreads.com","deviceFiles":["` + unlistedFile + `"],"variables":[` +
+	unlistedMounts   = "/run/mthreads"
+	unlistedVendor   = `[{"name":"mthreads.com","deviceFiles":["` + unlistedFile + `"],"mountPaths":["` +
+		unlistedMounts + `"],"variables":[` +
 		`{"name":"` + unlistedVariable + `","nothing":"void","takes":"any"},` +
 		`{"name":"` + unlistedPrefix + `X*","nothing":"no device of this vendor's at all","takes":"any"}]}]`
 )
@@ -66,6 +69,11 @@ var devices = []int{scheduled: 32, forged: 400}
 // inventory describes a node's GPUs.
 func inventory(count int) string {
 	return fmt.Sprintf("count: %d\nidPrefix: gpu-\nmemory: 80Gi\ntopology: [2, 4]\n", count)
+}
+
+// inventoryFile is the file in a directory with the inventory of a node.
+func inventoryFile(dir string, node int) string {
+	return filepath.Join(dir, fmt.Sprintf("node-%d.yaml", node+1))
 }
 
 // describe returns the cluster of a setting, whose nodes have kubecri in a mode. Files of no
@@ -102,7 +110,7 @@ func (s Setting) describe(mode cluster.Mode, name, dir string, keys sealKeys) (c
 		}
 	}
 	for i, count := range devices {
-		file := filepath.Join(dir, fmt.Sprintf("node-%d.yaml", i+1))
+		file := inventoryFile(dir, i)
 		if err := os.WriteFile(file, []byte(inventory(count)), 0o644); err != nil {
 			return options, err
 		}

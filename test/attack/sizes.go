@@ -129,7 +129,7 @@ func sendTooMuchWithoutBounds(ctx context.Context, p *trial, messages tooMuch) (
 		return Got{}, err
 	}
 	if list == nil {
-		return Got{Succeeds, "the runtime drops kubecri for its answer, and creates the container without it"}, nil
+		return Got{Succeeds, "the runtime drops kubecri for its answer"}, nil
 	}
 	if answer {
 		// The list is sent right after that.

@@ -231,7 +231,7 @@ func (s *Stage) passes(ctx context.Context, refused *corev1.Pod, got Got) (bool,
 	return true, nil
 }
 
-// holder is a pod of somebody else's with a device.
+// holder is a pod of another user's with a device.
 type holder struct {
 	pod    *corev1.Pod
 	device string
@@ -298,7 +298,8 @@ const unsyncedYet = "does not know yet"
 func passing(refusal string) bool {
 	return slices.ContainsFunc([]string{
 		"is not known", "are not known", "unresolvable CDI devices kubedevice.io",
-		"have not answered yet", "are still being looked at", "has not decided in the time",
+		"have not answered yet", "are still being inspected", "has not decided in the time",
+		"list the runtime's sandboxes: rpc error: code = DeadlineExceeded", // while the machine is busy
 	}, func(part string) bool { return strings.Contains(refusal, part) })
 }
 

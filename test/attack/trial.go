@@ -56,10 +56,10 @@ type verb struct {
 	do    func(ctx context.Context, p *trial, arguments json.RawMessage) (Got, error)
 }
 
-// with returns a verb that has arguments of some type. What do returns is what came of the attempt:
-// nothing if it is not decided yet, an outcome that ends it, or that it succeeds, unless another
-// step says otherwise.
-func with[A any](do func(ctx context.Context, p *trial, arguments A) (Got, error)) verb {
+// withArguments returns a verb that has arguments of some type. What do returns is what came of the
+// attempt: nothing if it is not decided yet, an outcome that ends it, or that it succeeds, unless
+// another step says otherwise.
+func withArguments[A any](do func(ctx context.Context, p *trial, arguments A) (Got, error)) verb {
 	return verb{
 		check: func(raw json.RawMessage) error {
 			var arguments A
@@ -125,7 +125,7 @@ func (p *trial) prepare(ctx context.Context, steps []step) error {
 func (p *trial) make(ctx context.Context, steps []step) (last Got, err error) {
 	for _, step := range steps {
 		got, err := p.step(ctx, step)
-		if refused, is := asRefusal(err); is && p.as != administrator {
+		if refused, is := refusalIn(err); is && p.as != administrator {
 			return refused, nil
 		}
 		if err != nil {
@@ -158,8 +158,8 @@ func (p *trial) step(ctx context.Context, step step) (Got, error) {
 	return got, nil
 }
 
-// asRefusal returns the API server's refusal that is in an error.
-func asRefusal(err error) (Got, bool) {
+// refusalIn returns the API server's refusal that is in an error.
+func refusalIn(err error) (Got, bool) {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if got, refused, _ := refusal(err); refused {
 			return got, true

@@ -24,7 +24,7 @@ func me(t *testing.T) process {
 	return p
 }
 
-func TestTheAuditorNotesWhatMustNotBe(t *testing.T) {
+func TestTheAuditorFindsSharedDevicesAndBareContainers(t *testing.T) {
 	here := me(t)
 	other := process{pid: here.pid, start: "0"} // which is not there any more
 	running := func(containers ...Container) map[string]Container {
@@ -119,7 +119,7 @@ func TestTheAuditorNotesWhatMustNotBe(t *testing.T) {
 	}
 }
 
-func TestWhenAContainerRanIsRemembered(t *testing.T) {
+func TestTheTimesOfContainersAreKept(t *testing.T) {
 	var clock time.Time
 	runs := map[string]Container{"a": {ID: "a", PodUID: "pod", init: me(t)}}
 	audit := New(func() (map[string]Container, error) { return runs, nil })

@@ -97,7 +97,7 @@ func Running(cgroup string, devices Devices) (map[string]Container, error) {
 	found := map[string]Container{}
 	for _, directory := range directories {
 		c, err := firstProcess(directory, cgroup, devices)
-		if gone(err) {
+		if isGone(err) {
 			continue
 		}
 		if err != nil {
@@ -110,8 +110,8 @@ func Running(cgroup string, devices Devices) (map[string]Container, error) {
 	return found, nil
 }
 
-// gone says that the process that was looked at ended meanwhile.
-func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }
+// isGone says that the process that was looked at ended meanwhile.
+func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }
 
 // firstProcess returns the container whose first process has the directory, or nil if it is no such
 // process.

@@ -156,7 +156,7 @@ func TestAnErrorMessageHasTheLastLinesOnly(t *testing.T) {
 	}
 }
 
-func TestExtrasAreBuiltOnlyForThoseWhoAskAndAfterAllElse(t *testing.T) {
+func TestExtrasAreBuiltOnlyOnRequestAndAfterAllElse(t *testing.T) {
 	names := func(planned []step) (names []string) {
 		for _, step := range planned {
 			names = append(names, step.name)

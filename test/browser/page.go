@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
@@ -41,7 +42,7 @@ func Build(ctx context.Context, root string) (program string, err error) {
 
 // Page is a page in a browser of its own. Its methods end the test when they fail.
 type Page struct {
-	// Base is the page's address without query and fragment.
+	// Base is the address of the page's directory: what is not below it are others.
 	Base string
 
 	t   *testing.T
@@ -57,7 +58,7 @@ func Open(ctx context.Context, t *testing.T, program, url string, width, height 
 	t.Helper()
 	base, _, _ := strings.Cut(url, "#")
 	base, _, _ = strings.Cut(base, "?")
-	p := &Page{Base: base, t: t}
+	p := &Page{Base: base[:strings.LastIndex(base, "/")+1], t: t}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-domain-reliability", true), chromedp.WSURLReadTimeout(limit))
@@ -96,6 +97,14 @@ func (p *Page) listen(event any) {
 	switch event := event.(type) {
 	case *runtime.EventExceptionThrown:
 		p.wrong = append(p.wrong, fmt.Sprintf("%+v", event.ExceptionDetails))
+	case *runtime.EventConsoleAPICalled:
+		if event.Type == runtime.ConsoleAPICalledTypeError || event.Type == runtime.ConsoleAPICalledTypeWarning {
+			var said []string
+			for _, arg := range event.Args {
+				said = append(said, string(arg.Value)+arg.Description)
+			}
+			p.wrong = append(p.wrong, strings.Join(said, " "))
+		}
 	case *log.EventEntryAdded:
 		if event.Entry.Level == log.EntryLevelError || event.Entry.Level == log.EntryLevelWarning {
 			p.wrong = append(p.wrong, event.Entry.Text+" "+event.Entry.URL)
@@ -120,13 +129,17 @@ func (p *Page) Do(what string, actions ...chromedp.Action[chromedp.Void]) {
 // Value returns what an expression in JavaScript, or the promise that it is, comes to.
 func Value[T any](p *Page, expression string) T {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, limit)
-	defer cancel()
-	result, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	result, err := evaluate[T](p, expression)
 	if err != nil {
 		p.t.Fatalf("%s: %v", expression, err)
 	}
 	return result
+}
+
+func evaluate[T any](p *Page, expression string) (T, error) {
+	ctx, cancel := context.WithTimeout(p.ctx, limit)
+	defer cancel()
+	return chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 }
 
 // MainThread returns for how long the page's main thread has had a CPU so far.
@@ -153,14 +166,31 @@ func (p *Page) MainThread() time.Duration {
 	return 0
 }
 
-// Await waits until a condition in JavaScript holds.
+// Await waits until a condition in JavaScript holds, on this page or on the next.
 func (p *Page) Await(what, condition string) {
 	p.t.Helper()
-	for end := time.Now().Add(limit); !Value[bool](p, "Boolean("+condition+")"); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(limit); !p.holds(condition); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			p.t.Fatalf("%s: after %v the page shows\n%.3000s", what, limit, Value[string](p, "document.body.innerText"))
 		}
 	}
+}
+
+// serverError is the protocol's code of a command that the next page interrupts.
+const serverError = -32000
+
+// holds reports whether a condition holds. While the next page comes, none does.
+func (p *Page) holds(condition string) bool {
+	p.t.Helper()
+	holds, err := evaluate[bool](p, "Boolean("+condition+")")
+	var interrupted *cdproto.Error
+	if errors.As(err, &interrupted) && interrupted.Code == serverError {
+		return false
+	}
+	if err != nil {
+		p.t.Fatalf("%s: %v", condition, err)
+	}
+	return holds
 }
 
 // Click clicks on what an expression finds.

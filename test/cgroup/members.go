@@ -94,8 +94,8 @@ func (t *Tree) removeOnce() error {
 	return nil
 }
 
-// killLimit is how long kill waits for the processes' end.
-const killLimit = 5 * time.Second
+// killTimeout is how long kill waits for the processes' end.
+const killTimeout = 5 * time.Second
 
 // kill kills (-9) processes and waits for their end: a process leaves its cgroup, and with it our
 // sight, earlier than that.
@@ -119,7 +119,7 @@ func kill(pids []int) error {
 			return fmt.Errorf("kill process %d: %w", pid, err)
 		}
 	}
-	deadline := time.Now().Add(killLimit)
+	deadline := time.Now().Add(killTimeout)
 	for i := range dying {
 		if err := await(dying[i:i+1], deadline); err != nil {
 			return fmt.Errorf("wait for killed processes: %w", err)
@@ -137,7 +137,7 @@ func await(process []unix.PollFd, deadline time.Time) error {
 		case err != nil:
 			return err
 		case ready == 0:
-			return fmt.Errorf("one has outlived SIGKILL by %v", killLimit)
+			return fmt.Errorf("one has outlived SIGKILL by %v", killTimeout)
 		default:
 			return nil
 		}

@@ -35,18 +35,20 @@ func AwaitEvent(
 	ctx context.Context, t testing.TB, client *kube.Client, pod *corev1.Pod, reason string,
 ) (text string) {
 	t.Helper()
-	for {
+	AwaitSuccess(ctx, t, fmt.Sprintf("pod %s to have an event %s", pod.Name, reason), func() error {
 		events, err := client.PodEvents(ctx, pod)
 		if err != nil {
-			t.Fatalf("wait for pod %s to have an event %s: %v", pod.Name, reason, err)
+			return err
 		}
 		for _, event := range events {
 			if event.Reason == reason {
-				return event.Message
+				text = event.Message
+				return nil
 			}
 		}
-		Pause(ctx, t, fmt.Sprintf("pod %s to have an event %s: it is %s", pod.Name, reason, client.Describe(ctx, pod)))
-	}
+		return fmt.Errorf("it is %s", client.Describe(ctx, pod))
+	})
+	return text
 }
 
 // AwaitHealth waits until a pod's condition about its devices has one of these, status and reason,
@@ -125,20 +127,22 @@ func RunReplica(ctx context.Context, t testing.TB, client *kube.Client, pod *cor
 // or ends the test.
 func AwaitReplica(
 	ctx context.Context, t testing.TB, client *kube.Client, namespace, set string, not apitypes.UID,
-) *corev1.Pod {
+) (ready *corev1.Pod) {
 	t.Helper()
-	for {
+	Await(ctx, t, "a pod of ReplicaSet "+set, func() bool {
 		list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + set})
 		if err != nil {
 			t.Fatalf("wait for a pod of ReplicaSet %s: %v", set, err)
 		}
 		for i := range list.Items {
 			if pod := &list.Items[i]; pod.UID != not && pod.DeletionTimestamp == nil && kube.Ready(pod) {
-				return pod
+				ready = pod
+				return true
 			}
 		}
-		Pause(ctx, t, "a pod of ReplicaSet "+set)
-	}
+		return false
+	})
+	return ready
 }
 
 // Protect makes a budget that forbids to evict the pod of a ReplicaSet. AwaitProtected waits
@@ -161,14 +165,11 @@ func Protect(ctx context.Context, t testing.TB, client *kube.Client, namespace, 
 // AwaitProtected waits until the budget for a ReplicaSet counts its pod, or ends the test.
 func AwaitProtected(ctx context.Context, t testing.TB, client *kube.Client, namespace, set string) {
 	t.Helper()
-	for {
+	Await(ctx, t, "the budget to count the pod", func() bool {
 		now, err := client.PolicyV1().PodDisruptionBudgets(namespace).Get(ctx, set, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if now.Status.CurrentHealthy == 1 && now.Status.ObservedGeneration == now.Generation {
-			return
-		}
-		Pause(ctx, t, "the budget to count the pod")
-	}
+		return now.Status.CurrentHealthy == 1 && now.Status.ObservedGeneration == now.Generation
+	})
 }

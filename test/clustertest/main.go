@@ -23,8 +23,8 @@ import (
 // Limits allow for busy machines: a quiet one starts a cluster in five seconds and stops it in
 // one.
 const (
-	startLimit = 3 * time.Minute
-	stopLimit  = time.Minute
+	startTimeout = 3 * time.Minute
+	stopTimeout  = time.Minute
 )
 
 // The environment variables that choose a cluster, which are those of the flags of "cluster up".
@@ -33,6 +33,21 @@ const (
 	RuntimeVariable    = "KUBEDEVICE_CLUSTER_RUNTIME"
 	ModeVariable       = "KUBEDEVICE_CLUSTER_MODE"
 )
+
+// FullVariable is the environment variable that "make test-e2e-full" sets.
+const FullVariable = "KUBEDEVICE_E2E_FULL"
+
+// Full reports whether tests leave nothing out. "make test" leaves out what takes long and
+// resembles what it runs.
+func Full() bool { return os.Getenv(FullVariable) == "true" }
+
+// OnlyInFull skips a test, unless Full. instead says what each run has in its place.
+func OnlyInFull(t *testing.T, instead string) {
+	t.Helper()
+	if !Full() {
+		t.Skip("only with make test-e2e-full: " + instead)
+	}
+}
 
 // Main runs the tests of a package on a cluster, and returns the exit code for TestMain. Where
 // Skipped says so, no test runs.
@@ -67,7 +82,7 @@ func run(m *testing.M, options cluster.Options, use func(*cluster.Cluster) error
 	if err := Build(context.Background(), options.Programs, options.Extras()...); err != nil {
 		return fail(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	c, err := cluster.Start(ctx, options)
 	if err != nil {
@@ -79,7 +94,7 @@ func run(m *testing.M, options cluster.Options, use func(*cluster.Cluster) error
 	} else {
 		code = m.Run()
 	}
-	ctx, cancel = context.WithTimeout(context.Background(), stopLimit)
+	ctx, cancel = context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	if err := c.Stop(ctx); err != nil {
 		return fail(err)

@@ -14,10 +14,8 @@ import (
 // AwaitMetric waits until the metrics of the node's kubecri have a line.
 func AwaitMetric(ctx context.Context, t testing.TB, node *cluster.Node, line string) {
 	t.Helper()
-	for {
-		if metrics, err := node.Get(ctx, "/metrics"); err == nil && strings.Contains(metrics, "\n"+line+"\n") {
-			return
-		}
-		Pause(ctx, t, "kubecri's metrics to say "+line)
-	}
+	Await(ctx, t, "kubecri's metrics to have "+line, func() bool {
+		metrics, err := node.Get(ctx, "/metrics")
+		return err == nil && strings.Contains(metrics, "\n"+line+"\n")
+	})
 }

@@ -22,7 +22,7 @@ import (
 // namespace.
 func Namespace(t *testing.T, client *kube.Client) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), stopLimit)
+	ctx, cancel := context.WithTimeout(t.Context(), stopTimeout)
 	defer cancel()
 	namespace, err := client.CoreV1().Namespaces().Create(ctx,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})

@@ -6,11 +6,11 @@ package clustertest
 import (
 	"context"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/image"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
@@ -96,13 +96,20 @@ func RestartContainer(ctx context.Context, t testing.TB, client *kube.Client, po
 	return restarted
 }
 
-// Pause waits briefly before a condition is looked at again that nothing announces, and ends the
-// test when ctx ends. what completes the sentence "wait for ...".
-func Pause(ctx context.Context, t testing.TB, what string) {
+// Await waits until a condition holds. what completes the sentence "wait for ...". The test fails
+// when ctx ends first.
+func Await(ctx context.Context, t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	select {
-	case <-ctx.Done():
-		t.Fatalf("wait for %s: %v", what, context.Cause(ctx))
-	case <-time.After(50 * time.Millisecond):
+	if err := await.Until(ctx, what, func(context.Context) (bool, error) { return holds(), nil }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// AwaitSuccess tries until there is no error. what completes the sentence "wait for ...". The test
+// fails with the last error when ctx ends first.
+func AwaitSuccess(ctx context.Context, t testing.TB, what string, try func() error) {
+	t.Helper()
+	if err := await.Success(ctx, what, func(context.Context) error { return try() }); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -28,8 +28,8 @@ const (
 	// reportName is the name of ginkgo's report.
 	reportName = "report.json"
 
-	startLimit = 3 * time.Minute
-	runLimit   = 20 * time.Minute
+	startTimeout = 3 * time.Minute
+	runTimeout   = 20 * time.Minute
 )
 
 // bench is a cluster whose two nodes are the two sides.
@@ -56,7 +56,7 @@ func openBench(ctx context.Context, options Options) (_ *bench, err error) {
 		described.Nodes[i].Registry = "http://" + registryAddress
 	}
 	fmt.Fprintf(options.Progress, "%s: starting a cluster\n", options.Runtime)
-	starting, cancel := context.WithTimeout(ctx, startLimit)
+	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if b.cluster, err = cluster.Start(starting, described); err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (b *bench) serve(node *cluster.Node, images http.Handler) error {
 
 // close takes the cluster down.
 func (b *bench) close(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	var errs []error
 	for _, server := range b.registries {
@@ -120,7 +120,7 @@ func (b *bench) close(ctx context.Context) error {
 // ginkgo runs critest on a node. It returns an error when a spec failed, too: the report in dir
 // says more.
 func (b *bench) ginkgo(ctx context.Context, node *cluster.Node, dir, focus string, out io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, runLimit)
+	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
 	args := []string{
 		"run", "--keep-going", "--no-color",

@@ -27,8 +27,8 @@ import (
 // Limits allow for a busy machine: a quiet one starts in ten seconds, and no scene takes more
 // than two.
 const (
-	startLimit = 3 * time.Minute
-	sceneLimit = 2 * time.Minute
+	startTimeout = 3 * time.Minute
+	sceneTimeout = 2 * time.Minute
 )
 
 // demo is a demo in progress.
@@ -40,7 +40,7 @@ type demo struct {
 
 // Run starts a cluster of two nodes, shows every scene on it, and takes it down unless it is to be
 // kept. It returns nil only if all that it claims was true. out gets what people read. At the end
-// it names the commands that show what has happened: see [Commands].
+// are the commands that show what has happened, with what some of them print: see [Commands].
 func Run(ctx context.Context, out io.Writer, keep bool) (err error) {
 	options, err := options()
 	if err != nil {
@@ -58,7 +58,7 @@ func Run(ctx context.Context, out io.Writer, keep bool) (err error) {
 		"Starting a cluster: etcd, kube-apiserver, our kube-scheduler, 2 nodes with kubelet, our kubecri, containerd "+
 			"and runc")
 	began := time.Now()
-	starting, cancel := context.WithTimeout(ctx, startLimit)
+	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	started, err := cluster.Start(starting, options)
 	if err != nil {
@@ -69,7 +69,7 @@ func Run(ctx context.Context, out io.Writer, keep bool) (err error) {
 			return
 		}
 		fmt.Fprintln(out, "\nTaking the cluster down")
-		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
 		defer cancel()
 		err = errors.Join(err, started.Stop(stopping))
 	}()
@@ -85,8 +85,7 @@ func Run(ctx context.Context, out io.Writer, keep bool) (err error) {
 			return fmt.Errorf("scenario %d, %s: %w", i+1, scenario.title, err)
 		}
 	}
-	d.conclude(started, keep)
-	return nil
+	return d.conclude(ctx, started, keep)
 }
 
 // options are those of the demo's cluster.
@@ -112,7 +111,7 @@ func (d *demo) introduce(ctx context.Context, started *cluster.Cluster) (err err
 
 // play creates the scene's pods, shows what both sides say of them, and checks it.
 func (d *demo) play(ctx context.Context, s scenario) error {
-	ctx, cancel := context.WithTimeout(ctx, sceneLimit)
+	ctx, cancel := context.WithTimeout(ctx, sceneTimeout)
 	defer cancel()
 	var seen []*observe.Observation
 	for _, name := range s.pods {

@@ -32,22 +32,22 @@ var scenarios = []scenario{
 	{
 		title: "2 GPUs, requested by count alone: they come as an NVLink pair",
 		pods:  []string{"pair"},
-		check: all(devices(2), together("gpugrp0")),
+		check: all(devices(2), inOneGroup("gpugrp0")),
 	},
 	{
 		title: "4 GPUs with automatic topology: they come from one socket",
 		pods:  []string{"quad"},
-		check: all(devices(4), together("gpugrp1")),
+		check: all(devices(4), inOneGroup("gpugrp1")),
 	},
 	{
 		title: "the pod of the published README: 2 GPUs, topology requested on the container",
 		pods:  []string{"published"},
-		check: all(devices(2), together("gpugrp0")),
+		check: all(devices(2), inOneGroup("gpugrp0")),
 	},
 	{
 		title: "a shape written by hand: two GPUs that share the group A",
 		pods:  []string{"shaped"},
-		check: all(devices(2), together("gpugrp0")),
+		check: all(devices(2), inOneGroup("gpugrp0")),
 	},
 	{
 		title: "two pods that each request half of a GPU's memory: they share one GPU",
@@ -89,8 +89,8 @@ func devices(n int) check {
 	}
 }
 
-// together checks that all of a pod's devices are in one group of that level.
-func together(level string) check {
+// inOneGroup checks that all of a pod's devices are in one group of that level.
+func inOneGroup(level string) check {
 	return func(seen []*observe.Observation) error {
 		for _, o := range seen {
 			groups := map[string]bool{}

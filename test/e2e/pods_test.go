@@ -4,7 +4,7 @@
 package e2e
 
 import (
-	"fmt"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -102,12 +102,12 @@ func TestAPodThatCannotStartIsReportedWithItsReason(t *testing.T) {
 func TestEachNodeOfACleanClusterIsReady(t *testing.T) {
 	ctx := testContext(t)
 	for _, node := range shared.Nodes {
-		for {
+		clustertest.AwaitSuccess(ctx, t, "kubecri on "+node.Name+" to be ready", func() error {
 			said, err := node.Get(ctx, "/readyz")
-			if err == nil && !strings.Contains(said, "[-]") {
-				break
+			if err == nil && strings.Contains(said, "[-]") {
+				err = errors.New(said)
 			}
-			clustertest.Pause(ctx, t, fmt.Sprintf("kubecri on %s to be ready: %s %v", node.Name, said, err))
-		}
+			return err
+		})
 	}
 }

@@ -53,8 +53,8 @@ func Full() (Options, error) {
 	return Options{Nodes: 2, Rounds: 100, Kills: true, Seed: 1, Dir: filepath.Join(root, "_output", "enrolments")}, nil
 }
 
-// startLimit is how long a cluster may take to start or to stop.
-const startLimit = 3 * time.Minute
+// startTimeout is how long a cluster may take to start or to stop.
+const startTimeout = 3 * time.Minute
 
 // run is a run in progress.
 type run struct {
@@ -94,13 +94,13 @@ func Run(ctx context.Context, out io.Writer, options Options) (err error) {
 	r.auditor = audit.New(func() (map[string]audit.Container, error) {
 		return audit.Running(cluster.CgroupName(described.Dir), audit.Visible)
 	})
-	starting, cancel := context.WithTimeout(ctx, startLimit)
+	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if r.cluster, err = cluster.Start(starting, described); err != nil {
 		return err
 	}
 	defer func() {
-		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
 		defer cancel()
 		err = errors.Join(err, r.cluster.Stop(stopping))
 	}()

@@ -134,9 +134,9 @@ func (s *site) judge(result *Result) error {
 	return nil
 }
 
-// restartLimit is how long a kubelet may take, from its start, until it fails the pods that it
+// restartTimeout is how long a kubelet may take, from its start, until it fails the pods that it
 // cannot admit again, on a busy machine.
-const restartLimit = time.Minute
+const restartTimeout = time.Minute
 
 // explain says why a pod failed, and whether that is what a kubelet does that is restarted while no
 // container of the pod runs: it admits the pod again, and fails it if the plugin of its devices has
@@ -161,7 +161,7 @@ func explain(f failure, kubeletStarts []time.Time, ranAt func(podUID string, at 
 		}
 	}
 	since := f.at.Sub(start)
-	if reason != admissionError && reason != startError || since > restartLimit || ranAt(string(f.pod.UID), start) {
+	if reason != admissionError && reason != startError || since > restartTimeout || ranAt(string(f.pod.UID), start) {
 		return said, false
 	}
 	return fmt.Sprintf("%s; the kubelet was started %.1f s before, when no container of the pod ran", said,

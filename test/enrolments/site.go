@@ -29,10 +29,10 @@ import (
 )
 
 const (
-	// stepLimit is how long a step may take that should take seconds: on a busy machine, and while
-	// the kubelet is killed again and again. It is longer than kubecri waits for anything, so that
-	// kubecri says what it waits for.
-	stepLimit = 12 * time.Minute
+	// stepTimeout is how long a step may take that should take seconds: on a busy machine, and
+	// while the kubelet is killed again and again. It is longer than kubecri waits for anything, so
+	// that kubecri says what it waits for.
+	stepTimeout = 12 * time.Minute
 	// attempts is how often an enrolment is tried.
 	attempts = 20
 	// briefPods is how many pods come and go on a node at the same time.
@@ -185,7 +185,7 @@ func (s *site) round(ctx context.Context) error {
 // change runs kubecri enrol or leave until the node is as it was to be. It may be killed at any
 // moment.
 func (s *site) change(ctx context.Context, verb string, args ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, stepLimit)
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	log, err := os.OpenFile(filepath.Join(s.node.logs(), verb+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -282,7 +282,7 @@ func (s *site) comeAndGo(ctx context.Context) {
 
 // runPod runs a pod that goes on. One that the kubelet fails is noted, and another one made.
 func (s *site) runPod(ctx context.Context, kind, script string) (*corev1.Pod, error) {
-	ctx, cancel := context.WithTimeout(ctx, stepLimit)
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	for {
 		pod := newPod(s.run.namespace, s.name(kind), s.node.Name, script)
@@ -347,7 +347,7 @@ func (s *site) cordon(ctx context.Context, cordoned bool) error {
 // awaitGPUs waits until all GPUs are allocatable on the node, and are exact devices or a mere
 // count.
 func (s *site) awaitGPUs(ctx context.Context, exact bool) error {
-	ctx, cancel := context.WithTimeout(ctx, stepLimit)
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	_, err := s.run.cluster.Client.AwaitNode(ctx, s.node.Name, fmt.Sprintf("to offer its GPUs (exact: %t)", exact),
 		func(node *corev1.Node) bool {

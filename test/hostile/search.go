@@ -8,13 +8,13 @@ import (
 	"math/rand/v2"
 )
 
-// restart is how many mutations in a row may be in vain before a search starts again.
+// restart is how many mutations in a row may be without success before a search starts again.
 const restart = 60
 
 // Climb looks for costly shapes of a machine: it keeps each mutation that costs as much as what it
-// comes from, and starts again from an ordinary pod when many were in vain. It goes on until visit,
-// which returns a shape's cost, reports that it has seen enough. The order of shapes depends on the
-// seed and on the costs alone.
+// comes from, and starts again from an ordinary pod when many were without success. It goes on
+// until visit, which returns a shape's cost, reports that it has seen enough. The order of shapes
+// depends on the seed and on the costs alone.
 func Climb(machine Machine, seed uint64, visit func(Shape) (cost int64, enough bool)) {
 	rng := rand.New(rand.NewPCG(uint64(machine), seed))
 	for {
@@ -33,7 +33,8 @@ func ClimbFrom(first Shape, seed uint64, visit func(Shape) (cost int64, enough b
 	climb(rand.New(rand.NewPCG(uint64(first.Machine), seed)), first, math.MaxInt, visit)
 }
 
-// climb mutates a shape until so many mutations in a row were in vain, or visit has seen enough.
+// climb mutates a shape until so many mutations in a row were without success, or visit has seen
+// enough.
 func climb(rng *rand.Rand, best Shape, attempts int, visit func(Shape) (int64, bool)) (enough bool) {
 	bestCost := int64(0)
 	for inVain := 0; inVain < attempts; inVain++ {

@@ -15,7 +15,7 @@ import (
 )
 
 // Page is the document with the table, in the source tree.
-const Page = "docs/versions.md"
+const Page = "docs/deploy/versions.md"
 
 // The lines around the table.
 const (

@@ -23,8 +23,8 @@ import (
 )
 
 // Run runs the stories in the settings that have them, one after another, and enters what came of
-// each in the table of docs/versions.md when it has ended. The rest of the table stays. What the
-// tests say is in files of _output/matrix. The error names what failed.
+// each in the table of docs/deploy/versions.md when it has ended. The rest of the table stays. What
+// the tests say is in files of _output/matrix. The error names what failed.
 func Run(ctx context.Context, out io.Writer, settings []Setting, stories []Story) error {
 	root, err := checkout.Root()
 	if err != nil {
@@ -80,7 +80,7 @@ func (s Story) run(ctx context.Context, root string, setting Setting, path strin
 			"-run=^("+strings.Join(tests, "|")+")$", "./"+filepath.Join("e2e", directory))
 		command.Dir = filepath.Join(root, "test")
 		command.Env = append(os.Environ(), clustertest.KubernetesVariable+"="+string(setting.Kubernetes),
-			clustertest.RuntimeVariable+"="+string(setting.Runtime))
+			clustertest.RuntimeVariable+"="+string(setting.Runtime), clustertest.FullVariable+"=true")
 		// A cluster is taken down before its process ends.
 		command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 		command.Stderr = log

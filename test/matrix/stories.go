@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package matrix runs chosen end-to-end tests on clusters of several versions of Kubernetes and
-// containerd, and keeps a table of what came of them in docs/versions.md.
+// containerd, and keeps a table of what came of them in docs/deploy/versions.md.
 package matrix
 
 import (
@@ -53,7 +53,7 @@ func Stories() []Story {
 				"TestAnExporterSeesEachPodWithItsDevices",
 				"TestAnExporterSeesAllElseAsTheKubeletReportsIt",
 				"TestForgedAnnotationsAreRefusedOnEveryPath",
-				"TestADevicePodWithoutAnAllocationThatHoldsIsRefusedInWords",
+				"TestADevicePodWithoutAValidAllocationIsRefusedWithAReason",
 			}},
 		},
 		{
@@ -84,7 +84,7 @@ func Stories() []Story {
 			ID: "hosted", What: "device plugins of NVIDIA and Intel at kubecri, over restarts and reboots",
 			Tests: map[string][]string{"vendors": {
 				"TestAPodWithLimitsAloneGetsWhatTheSchedulerChoseFromEveryPlugin",
-				"TestAllocateIsAskedForExactlyWhatTheSchedulerChoseAndOnceForEachContainer",
+				"TestAllocateIsCalledOncePerContainerWithTheChosenDevices",
 				"TestDevicesOfTwoVendorsAreOnOneNUMANodeIfAPodWantsThemSo",
 				"TestAGPUThatFallsOffTheBusIsAllocatedToNoPodUntilItIsRepaired",
 				"TestContainersNeverNoticeThatProgramsAreKilledAndNoDeviceIsGivenTwice",
@@ -97,7 +97,7 @@ func Stories() []Story {
 			Tests: map[string][]string{"vendors": {
 				"TestAHalfMigratedClusterServesPodsOnBothSidesAndNoPodFailsWhenTheOtherHalfFollows",
 				"TestPodsThatHoldGPUsOfTheKubeletKeepThemWhenThePluginMovesToKubecri",
-				"TestPodsOfANodeThatStandsInHaveTheirGPUsAgainWhenItIsRebooted",
+				"TestPodsOfANodeWithPlaceholderPluginsKeepTheirGPUsOverAReboot",
 			}},
 		},
 		{
@@ -111,7 +111,7 @@ func Stories() []Story {
 			ID: "versions", What: "what the server lacks is emulated or named; the policy for its version",
 			Tests: map[string][]string{"versions": {
 				"TestTheSchedulerEmulatesTheAPIServerAndPodsGetWhatItChose",
-				"TestAFeatureGateWhoseAPIIsMissingEndsTheSchedulerWithWords",
+				"TestAFeatureGateWhoseAPIIsMissingEndsTheSchedulerWithAReason",
 				"TestATrustBundleThatTheAPIServerLacksIsNamed",
 				"TestThePolicyForTheAPIServersVersionKeepsDevicePodsForOurScheduler",
 			}},

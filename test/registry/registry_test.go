@@ -64,7 +64,7 @@ func TestAnImageCanBePulledByItsTagWithEveryBlobThatItsManifestNames(t *testing.
 	}
 }
 
-func TestWhatARegistryDoesNotHaveIsNotFound(t *testing.T) {
+func TestMissingImagesAreNotFound(t *testing.T) {
 	r := newRegistry(t)
 	for name, test := range map[string]struct {
 		method, path string
@@ -93,7 +93,7 @@ func TestWhatARegistryDoesNotHaveIsNotFound(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoArchiveIsRefused(t *testing.T) {
+func TestFilesThatAreNoArchivesAreRefused(t *testing.T) {
 	for name, content := range map[string]string{"nothing": "", "no archive": strings.Repeat("x", 1024)} {
 		if _, err := Read(strings.NewReader(content)); err == nil {
 			t.Errorf("%s was read as an archive", name)

@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// reachLimit is how long it may take until a point is reached. A kubelet waits up to 15 seconds
-	// until it tries again.
-	reachLimit = time.Minute
+	// reachTimeout is how long it may take until a point is reached. A kubelet waits up to 15
+	// seconds until it tries again.
+	reachTimeout = time.Minute
 	// upgradePods is how many pods are created each second while kubecri is upgraded.
 	upgradePods = 20
-	// upgrades is how many there are, an even number, upgradePause apart; the runtime is killed
-	// runtimePause apart.
-	upgrades                   = 20
-	upgradePause, runtimePause = time.Second, 3 * time.Second
+	// upgrades is how many there are, an even number, upgradeInterval apart; the runtime is killed
+	// runtimeInterval apart.
+	upgrades                         = 20
+	upgradeInterval, runtimeInterval = time.Second, 3 * time.Second
 )
 
 // kills returns the scenarios in which something is killed or replaced by the same.
@@ -38,21 +38,22 @@ func (r *run) kills() []scenario {
 		}
 		all = append(all, scenario{
 			name: string(point), title: "kubecri is killed: " + string(point),
-			disturb: alone(func(ctx context.Context) (int, error) { return r.killAt(ctx, point) }),
+			disturb: withoutWorkload(func(ctx context.Context) (int, error) { return r.killAt(ctx, point) }),
 		})
 	}
 	if r.options.Upgrades {
 		all = append(all, scenario{name: "upgrade", title: "kubecri is upgraded", interval: time.Second / upgradePods,
-			disturb: alone(r.upgrade)})
+			disturb: withoutWorkload(r.upgrade)})
 	}
 	if r.options.Runtime {
-		all = append(all, scenario{name: "runtime", title: "containerd is killed", disturb: alone(r.killRuntime)})
+		all = append(all, scenario{name: "runtime", title: "containerd is killed",
+			disturb: withoutWorkload(r.killRuntime)})
 	}
 	return all
 }
 
-// alone is for what disturbs without workloads of its own.
-func alone(
+// withoutWorkload is for what disturbs without workloads of its own.
+func withoutWorkload(
 	disturb func(context.Context) (int, error),
 ) func(context.Context, *Result, func(*workload) error) (int, error) {
 	return func(ctx context.Context, _ *Result, _ func(*workload) error) (int, error) { return disturb(ctx) }
@@ -143,10 +144,10 @@ func (r *run) awaitServing(ctx context.Context, kubecri *cluster.Component) erro
 
 // await waits until is holds, which should take seconds. what says the same in words.
 func (r *run) await(ctx context.Context, what string, is func() bool) error {
-	for limit := time.After(reachLimit); !is(); {
+	for limit := time.After(reachTimeout); !is(); {
 		select {
 		case <-limit:
-			return fmt.Errorf("after %v, it is still not so that %s", reachLimit, what)
+			return fmt.Errorf("after %v, it is still not so that %s", reachTimeout, what)
 		case <-ctx.Done():
 			return fmt.Errorf("wait until %s: %w", what, context.Cause(ctx))
 		case <-time.After(pollInterval / 10):
@@ -176,7 +177,7 @@ func (r *run) upgrade(ctx context.Context) (count int, err error) {
 	// After an even number, the first one is back in its place.
 	for ; count < upgrades; count++ {
 		select {
-		case <-time.After(upgradePause):
+		case <-time.After(upgradeInterval):
 		case <-ctx.Done():
 			return count, context.Cause(ctx)
 		}
@@ -209,7 +210,7 @@ func (r *run) killRuntime(ctx context.Context) (kills int, err error) {
 	defer func() { err = errors.Join(err, supervisor.Stop()) }()
 	for ; kills < r.options.Kills; kills++ {
 		select {
-		case <-time.After(runtimePause):
+		case <-time.After(runtimeInterval):
 		case <-ctx.Done():
 			return kills, context.Cause(ctx)
 		}

@@ -63,8 +63,8 @@ func (r *run) failOnce(ctx context.Context, point failpoint.Point, supervisor *c
 	if err := w.create(ctx, 1, 0); err != nil {
 		return err
 	}
-	ready, lost, err := w.awaitReady(ctx, recoveryLimit)
-	if err := errors.Join(append(asErrors(lost), err)...); err != nil {
+	ready, lost, err := w.awaitReady(ctx, recoveryTimeout)
+	if err := errors.Join(append(errorsOf(lost), err)...); err != nil {
 		return err
 	}
 	before := &ready[0]
@@ -88,11 +88,11 @@ func (r *run) failOnce(ctx context.Context, point failpoint.Point, supervisor *c
 		return fmt.Errorf("%w: on record is %+v; it is %s", err, granted, r.cluster.Client.Describe(ctx, before))
 	}
 	ready, lost, err = r.awaitSettled(ctx, w, result)
-	if err := errors.Join(append(asErrors(lost), err)...); err != nil {
+	if err := errors.Join(append(errorsOf(lost), err)...); err != nil {
 		return err
 	}
 	now := &ready[0]
-	running, err := r.look(result)
+	running, err := r.inspect(result)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (r *run) failOnce(ctx context.Context, point failpoint.Point, supervisor *c
 		wrong = append(wrong, fmt.Sprintf("pod %s: container %s was %s and is %s, and its device had not failed",
 			now.Name, still.Name, other.ContainerID, still.ContainerID))
 	}
-	return errors.Join(append(asErrors(wrong), r.setHealth())...)
+	return errors.Join(append(errorsOf(wrong), r.setHealth())...)
 }
 
 // awaitReplaced waits until the pod's first container was started again, its previous devices are
@@ -129,7 +129,7 @@ func (r *run) awaitReplaced(ctx context.Context, before *corev1.Pod) (granted gr
 			return false
 		}
 		var recorded map[string]grants.Allocation
-		recorded, err = r.recorded(ctx)
+		recorded, err = r.checkpointed(ctx)
 		granted = recorded[string(now.UID)]
 		if err != nil || granted.Generation == 0 || granted.Requests() || len(granted.Leaving) > 0 {
 			return false
@@ -144,7 +144,7 @@ func (r *run) awaitReplaced(ctx context.Context, before *corev1.Pod) (granted gr
 	return granted, nil
 }
 
-func asErrors(texts []string) (errs []error) {
+func errorsOf(texts []string) (errs []error) {
 	for _, text := range texts {
 		errs = append(errs, errors.New(text))
 	}

@@ -89,20 +89,20 @@ func (r *run) skews() []scenario {
 	for i, step := range walk {
 		all = append(all, scenario{
 			name: fmt.Sprintf("release-%d", i), title: step.title, interval: time.Second / upgradePods,
-			disturb: alone(limited(func(ctx context.Context) (int, error) { return r.move(ctx, step.to) })),
+			disturb: withoutWorkload(limited(func(ctx context.Context) (int, error) { return r.move(ctx, step.to) })),
 		})
 	}
 	return append(all, scenario{name: "refusals", title: "what one release refuses of the other",
-		disturb: alone(limited(r.refuse))})
+		disturb: withoutWorkload(limited(r.refuse))})
 }
 
-// moveLimit is how long one step of the walk may take.
-const moveLimit = 5 * time.Minute
+// moveTimeout is how long one step of the walk may take.
+const moveTimeout = 5 * time.Minute
 
 // limited returns disturb with that limit.
 func limited(disturb func(context.Context) (int, error)) func(context.Context) (int, error) {
 	return func(ctx context.Context) (int, error) {
-		ctx, cancel := context.WithTimeout(ctx, moveLimit)
+		ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 		defer cancel()
 		return disturb(ctx)
 	}
@@ -125,7 +125,7 @@ func (r *run) describeReleases(ctx context.Context, root, directory string) (clu
 	}
 	sealed := func(mode seal.Mode, args ...string) cluster.Program {
 		args = append(args, "--seal-certificates="+filepath.Join(keys, "certificates.pem"), "--seal-mode="+string(mode))
-		return with(*described.Nodes[0].Kubecri, args...)
+		return withArguments(*described.Nodes[0].Kubecri, args...)
 	}
 	const unrequired = "--nri-socket=" // the release before cannot create what requires this one
 	old := filepath.Join(described.Programs, string(before))
@@ -133,7 +133,7 @@ func (r *run) describeReleases(ctx context.Context, root, directory string) (clu
 		installed: map[release]installed{
 			now: {
 				root: root, kubecri: sealed(seal.Warn, unrequired),
-				scheduler: with(described.Scheduler, "--device-seal-key="+filepath.Join(keys, "private.pem"),
+				scheduler: withArguments(described.Scheduler, "--device-seal-key="+filepath.Join(keys, "private.pem"),
 					"--device-seal-mode="+string(seal.Warn)),
 			},
 			before: {
@@ -156,8 +156,8 @@ func (r *run) describeReleases(ctx context.Context, root, directory string) (clu
 	return described, nil
 }
 
-// with returns a program with more arguments.
-func with(program cluster.Program, args ...string) cluster.Program {
+// withArguments returns a program with more arguments.
+func withArguments(program cluster.Program, args ...string) cluster.Program {
 	program.Args = slices.Concat(program.Args, args)
 	return program
 }
@@ -222,7 +222,7 @@ func (r *run) keep(ctx context.Context) error {
 	}
 	found := &Result{Scenario: "pods that are kept"}
 	ready, lost, err := r.awaitSettled(ctx, r.releases.kept, found)
-	if err := errors.Join(append(asErrors(lost), err)...); err != nil {
+	if err := errors.Join(append(errorsOf(lost), err)...); err != nil {
 		return err
 	}
 	if err := r.audit(ctx, ready, found); err != nil {
@@ -238,17 +238,17 @@ func (r *run) keep(ctx context.Context) error {
 
 // awaitKept waits until the kept pods are ready.
 func (r *run) awaitKept(ctx context.Context) ([]corev1.Pod, error) {
-	ready, lost, err := r.releases.kept.awaitReady(ctx, recoveryLimit)
-	return ready, errors.Join(append(asErrors(lost), err)...)
+	ready, lost, err := r.releases.kept.awaitReady(ctx, recoveryTimeout)
+	return ready, errors.Join(append(errorsOf(lost), err)...)
 }
 
-// compareReaders compares what kubecri of each release reads of the kept pods on record.
+// compareReaders compares what kubecri of each release reads of the kept pods in the checkpoint.
 func (r *run) compareReaders(ctx context.Context) error {
-	earlier, err := r.recordedBy(ctx, r.releases.installed[before].kubecri.Path)
+	earlier, err := r.checkpointedBy(ctx, r.releases.installed[before].kubecri.Path)
 	if err != nil {
 		return err
 	}
-	later, err := r.recordedBy(ctx, r.releases.installed[now].kubecri.Path)
+	later, err := r.checkpointedBy(ctx, r.releases.installed[now].kubecri.Path)
 	if err != nil {
 		return err
 	}

@@ -33,11 +33,11 @@ type Result struct {
 	// SharedDevices were in two containers that ran at the same time.
 	SharedDevices []string `json:"sharedDevices"`
 	// WrongDevices are containers that had other devices than the scheduler chose, and pods with
-	// another grant on record.
+	// another grant in the checkpoint.
 	WrongDevices []string `json:"wrongDevices"`
 	// EndedContainers had run, and ended or got another process, before their pods were deleted.
 	EndedContainers []string `json:"endedContainers"`
-	// OrphanedGrants were on record a minute after their pods were gone.
+	// OrphanedGrants were in the checkpoint a minute after their pods were gone.
 	OrphanedGrants []string `json:"orphanedGrants"`
 	// Failures are what kept the scenario from being played as it should.
 	Failures []string `json:"failures"`

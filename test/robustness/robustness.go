@@ -4,8 +4,8 @@
 // Package robustness kills kubecri at every failpoint, also while devices fail and are
 // replaced, upgrades it, and kills the container runtime, all while pods with devices start on a
 // real cluster; and shows what became of them. What counts is taken from the API server, from the
-// kernel, and from the record of grants: no pod is lost, no device is in two containers at the same
-// time, no container that runs notices, and nothing stays granted when its pod is gone.
+// kernel, and from the checkpoint of grants: no pod is lost, no device is in two containers at the
+// same time, no container that runs notices, and nothing stays granted when its pod is gone.
 //
 // kubecri is built with failpoints for this; see package failpoint.
 package robustness
@@ -75,11 +75,11 @@ func Full(mode cluster.Mode) (Options, error) {
 const (
 	// perPod is how many containers a pod has, with one device each.
 	perPod = 2
-	// startLimit and recoveryLimit leave sandbox for a busy machine. After the last kill, a kubelet
-	// takes some ten seconds before it tries again what failed.
-	startLimit    = 3 * time.Minute
-	recoveryLimit = 3 * time.Minute
-	// orphanAge is how long after its pod a grant may be on record.
+	// startTimeout and recoveryTimeout leave sandbox for a busy machine. After the last kill, a
+	// kubelet takes some ten seconds before it tries again what failed.
+	startTimeout    = 3 * time.Minute
+	recoveryTimeout = 3 * time.Minute
+	// orphanAge is how long after its pod a grant may be in the checkpoint.
 	orphanAge = time.Minute
 )
 
@@ -111,7 +111,7 @@ type stage struct {
 	scenarios func(r *run) []scenario
 }
 
-// stages returns what the options ask for.
+// stages returns what the options request.
 func (o Options) stages() []stage {
 	var all []stage
 	if len(o.Points) > 0 || o.Upgrades || o.Runtime {
@@ -132,7 +132,7 @@ func Run(ctx context.Context, out io.Writer, options Options) (err error) {
 	var results []*Result
 	for _, s := range options.stages() {
 		r := &run{options: options, out: out}
-		played, failed := r.on(ctx, s)
+		played, failed := r.playStage(ctx, s)
 		results = append(results, played...)
 		if err = failed; err != nil {
 			break
@@ -146,8 +146,9 @@ func Run(ctx context.Context, out io.Writer, options Options) (err error) {
 	return err
 }
 
-// on plays the scenarios of a stage on its cluster, and returns their results as far as it came.
-func (r *run) on(ctx context.Context, s stage) (results []*Result, err error) {
+// playStage plays the scenarios of a stage on its cluster, and returns their results as far as it
+// came.
+func (r *run) playStage(ctx context.Context, s stage) (results []*Result, err error) {
 	root, err := checkout.Root()
 	if err != nil {
 		return nil, err
@@ -168,13 +169,13 @@ func (r *run) on(ctx context.Context, s stage) (results []*Result, err error) {
 	if err := binaries.Build(ctx, filepath.Join(root, "test"), described.Programs, r.out, s.extras...); err != nil {
 		return nil, err
 	}
-	starting, cancel := context.WithTimeout(ctx, startLimit)
+	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if r.cluster, err = cluster.Start(starting, described); err != nil {
 		return nil, err
 	}
 	defer func() {
-		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
 		defer cancel()
 		err = errors.Join(err, r.cluster.Stop(stopping))
 	}()
@@ -280,10 +281,10 @@ func (r *run) finish(ctx context.Context, results []*Result) error {
 		}
 	}
 	r.aging.Wait()
-	if _, err := r.look(last); err != nil {
+	if _, err := r.inspect(last); err != nil {
 		return err
 	}
-	recorded, err := r.recorded(ctx)
+	recorded, err := r.checkpointed(ctx)
 	if err != nil {
 		return err
 	}
@@ -294,9 +295,9 @@ func (r *run) finish(ctx context.Context, results []*Result) error {
 	return nil
 }
 
-// look adds to a result what the auditor found since the last look, and returns the containers that
-// run, by id.
-func (r *run) look(result *Result) (map[string]audit.Container, error) {
+// inspect adds to a result what the auditor found since the last look, and returns the containers
+// that run, by id.
+func (r *run) inspect(result *Result) (map[string]audit.Container, error) {
 	r.noting.Lock()
 	defer r.noting.Unlock()
 	found, now, err := r.auditor.Report()

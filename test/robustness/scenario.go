@@ -80,12 +80,12 @@ func (r *run) scenario(ctx context.Context, s scenario) (*Result, error) {
 // awaitSettled waits until the workload's pods are ready and their containers are settled.
 func (r *run) awaitSettled(ctx context.Context, w *workload, result *Result) (ready []corev1.Pod, lost []string,
 	err error) {
-	limit := time.After(recoveryLimit)
+	limit := time.After(recoveryTimeout)
 	for {
-		if ready, lost, err = w.awaitReady(ctx, recoveryLimit); err != nil || len(lost) > 0 {
+		if ready, lost, err = w.awaitReady(ctx, recoveryTimeout); err != nil || len(lost) > 0 {
 			return ready, lost, err
 		}
-		now, err := r.look(result)
+		now, err := r.inspect(result)
 		if err != nil || r.settled(ready, now) {
 			return ready, nil, err
 		}
@@ -153,11 +153,11 @@ func (r *run) leave(ctx context.Context, w *workload, result *Result) error {
 
 // audit compares what pods that are ready have with what they should have.
 func (r *run) audit(ctx context.Context, ready []corev1.Pod, result *Result) error {
-	now, err := r.look(result)
+	now, err := r.inspect(result)
 	if err != nil {
 		return err
 	}
-	recorded, err := r.recorded(ctx)
+	recorded, err := r.checkpointed(ctx)
 	if err != nil {
 		return err
 	}
@@ -196,10 +196,10 @@ func (r *run) wrong(pod *corev1.Pod, grant grants.Allocation, now map[string]aud
 	return wrong, nil
 }
 
-// age waits until the workload's pods are gone, and returns which of them are on record a minute
-// later.
+// age waits until the workload's pods are gone, and returns which of them are in the checkpoint a
+// minute later.
 func (r *run) age(ctx context.Context, w *workload) ([]string, error) {
-	leaving, cancel := context.WithTimeout(ctx, recoveryLimit)
+	leaving, cancel := context.WithTimeout(ctx, recoveryTimeout)
 	defer cancel()
 	if err := w.gone(leaving); err != nil {
 		return nil, err
@@ -220,9 +220,9 @@ func (r *run) age(ctx context.Context, w *workload) ([]string, error) {
 	}
 }
 
-// orphans returns the pods of the workload that are on record.
+// orphans returns the pods of the workload that are in the checkpoint.
 func (r *run) orphans(ctx context.Context, w *workload) (orphans []string, err error) {
-	recorded, err := r.recorded(ctx)
+	recorded, err := r.checkpointed(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -234,13 +234,13 @@ func (r *run) orphans(ctx context.Context, w *workload) (orphans []string, err e
 	return orphans, nil
 }
 
-// recorded returns the node's record of grants by the UIDs of pods.
-func (r *run) recorded(ctx context.Context) (map[string]grants.Allocation, error) {
-	return r.recordedBy(ctx, r.kubecri.Path)
+// checkpointed returns the node's record of grants by the UIDs of pods.
+func (r *run) checkpointed(ctx context.Context) (map[string]grants.Allocation, error) {
+	return r.checkpointedBy(ctx, r.kubecri.Path)
 }
 
-// recordedBy returns the same as a certain kubecri reads it.
-func (r *run) recordedBy(ctx context.Context, kubecri string) (map[string]grants.Allocation, error) {
+// checkpointedBy returns the same as a certain kubecri reads it.
+func (r *run) checkpointedBy(ctx context.Context, kubecri string) (map[string]grants.Allocation, error) {
 	printed, err := r.node.Run(ctx, kubecri, "grants", "--output=json")
 	if err != nil {
 		return nil, err

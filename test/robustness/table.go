@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// line is a line of the table of releases in docs/operations.md.
+// line is a line of the table of releases in docs/deploy/upgrade.md.
 type line struct {
 	part, other, works, first string
 	// shown says whether a step of the walk shows it. Without, it is shown by the refusals.
@@ -68,7 +68,7 @@ var lines = []line{
 	},
 }
 
-// Table returns the table of releases as docs/operations.md has it.
+// Table returns the table of releases as docs/deploy/upgrade.md has it.
 func Table() string {
 	var table strings.Builder
 	table.WriteString("| of one release | with | what works | first |\n|---|---|---|---|\n")

@@ -17,16 +17,16 @@ func TestTheDocumentsHaveTheTableOfReleases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "deploy", "upgrade.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(page), "\n\n"+Table()+"\n") {
-		t.Errorf("docs/operations.md lacks the table of this package:\n%s", Table())
+		t.Errorf("docs/deploy/upgrade.md lacks the table of this package:\n%s", Table())
 	}
 }
 
-func TestTheWalkShowsEveryLineOfTheTable(t *testing.T) {
+func TestTheUpgradeCoversEveryLineOfTheTable(t *testing.T) {
 	for _, l := range lines {
 		from, shown := skew{before, before, before}, l.shown == nil
 		for _, step := range walk {
@@ -39,7 +39,7 @@ func TestTheWalkShowsEveryLineOfTheTable(t *testing.T) {
 	}
 }
 
-func TestTheWalkComesToEachPairOfReleasesFromBothSides(t *testing.T) {
+func TestTheUpgradeReachesEachPairOfReleasesFromBothSides(t *testing.T) {
 	type pair struct{ scheduler, kubecri release }
 	came := map[[2]pair]bool{}
 	at := pair{before, before}

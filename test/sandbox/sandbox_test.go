@@ -81,7 +81,7 @@ func sh(ctx context.Context, t *testing.T, in *sandbox.Sandbox, command string, 
 	return strings.TrimSpace(out.String())
 }
 
-func TestASandboxHasItsOwn(t *testing.T) {
+func TestASandboxHasItsOwnNamespacesAndFiles(t *testing.T) {
 	ctx, in := open(t, newConfig(t))
 	before, err := os.ReadFile("/proc/sys/vm/panic_on_oom")
 	if err != nil {
@@ -245,7 +245,7 @@ func TestClosingKillsEverythingAndKeepsVar(t *testing.T) {
 	}
 }
 
-func TestAnOrphanIsBuriedByTheSandbox(t *testing.T) {
+func TestASandboxReapsOrphans(t *testing.T) {
 	ctx, in := open(t, newConfig(t))
 	sh(ctx, t, in, "(sh -c 'sleep 0.01; touch /run/done' &) &") // whose parent ends first
 	for zombie := "unknown"; zombie != ""; {

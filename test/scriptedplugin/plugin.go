@@ -28,6 +28,8 @@
 //	serve [SOCKET]                         serves at the socket, $name.sock without one
 //	register [NAME=VALUE...]               calls Register: resource, version, endpoint
 //	start                                  serve and register
+//	again                                  waits until the directory has a new kubelet, which removes
+//	                                       all sockets first, and serves and registers again
 //	notified                               waits for what the registry says to the plugin
 //	stop                                   ends all calls, as a crash does
 //	unlink                                 removes its socket
@@ -52,11 +54,14 @@ import (
 	registrationapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice/fakeplugin"
+	"github.com/kubedevice/kubedevice/test/await"
 )
 
 const (
 	// registerTimeout is how long Register may take.
 	registerTimeout = 20 * time.Second
+	// kubeletTimeout is how long a new kubelet may take to serve.
+	kubeletTimeout = time.Minute
 	// notifyTimeout is how long the registry may take to notify a plugin.
 	notifyTimeout = 10 * time.Second
 	// listInterval is the time between two lists, so that each is one of its own.
@@ -128,13 +133,9 @@ func (p *Plugin) command(ctx context.Context, name string, args []string) (said 
 	case "register":
 		return p.register(ctx, args)
 	case "start":
-		if err := p.serve(args); err != nil {
-			return "", err
-		}
-		if said, err = p.register(ctx, nil); err == nil && said != registered {
-			err = errors.New(said)
-		}
-		return said, err
+		return p.start(ctx, args)
+	case "again":
+		return p.again(ctx)
 	case "notified":
 		return p.notified(), nil
 	case "stop":
@@ -275,6 +276,35 @@ func (p *Plugin) serve(args []string) error {
 	return err
 }
 
+// kubeletSocket is where plugins register.
+const kubeletSocket = "kubelet.sock"
+
+// start serves the plugin and registers it. It is an error if the plugin is refused.
+func (p *Plugin) start(ctx context.Context, args []string) (said string, err error) {
+	if err := p.serve(args); err != nil {
+		return "", err
+	}
+	if said, err = p.register(ctx, nil); err == nil && said != registered {
+		err = errors.New(said)
+	}
+	return said, err
+}
+
+// again does what vendors' plugins do when the kubelet has started.
+func (p *Plugin) again(ctx context.Context) (said string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
+	defer cancel()
+	if err := await.Until(ctx, "a new kubelet", func(context.Context) (bool, error) {
+		_, own := os.Lstat(p.path(p.socket))
+		_, kubelet := os.Lstat(p.path(kubeletSocket))
+		return os.IsNotExist(own) && kubelet == nil, nil
+	}); err != nil {
+		return "", err
+	}
+	p.Stop()
+	return p.start(ctx, nil)
+}
+
 // registered and refused are what the kubelet answers to Register, and what the registry notifies.
 const registered, refused = "registered", "refused"
 
@@ -297,7 +327,7 @@ func (p *Plugin) register(ctx context.Context, args []string) (said string, err 
 	}
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
-	if err := fakeplugin.Send(ctx, p.path("kubelet.sock"), request); err != nil {
+	if err := fakeplugin.Send(ctx, p.path(kubeletSocket), request); err != nil {
 		return refused, nil
 	}
 	return registered, nil

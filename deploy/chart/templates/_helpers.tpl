@@ -76,7 +76,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $found := not $nodes -}}
 {{- range $nodes }}{{ if hasKey (.metadata.labels | default dict) $role }}{{ $found = true }}{{ end }}{{ end -}}
 {{- if not $found -}}
-{{- fail (printf "no node has the label %s, on which the scheduler runs and the key for seals is made: set scheduler.placement to any, and scheduler.nodeSelector to nodes without device pods, see \"Where it runs\" in docs/second-scheduler.md" $role) -}}
+{{- fail (printf "no node has the label %s, on which the scheduler runs and the key for seals is made: set scheduler.placement to any, and scheduler.nodeSelector to nodes without device pods, see \"Where it runs\" in docs/deploy/second-scheduler.md" $role) -}}
 {{- end -}}
 affinity:
   nodeAffinity:
@@ -115,7 +115,7 @@ tolerations: {{- toYaml . | nindent 0 }}
 {{- $installed := lookup "v1" "ConfigMap" .Release.Namespace "kubedevice-node" -}}
 {{- if $installed -}}
 {{- if eq "off" (get (get $installed.data "kubecri.yaml" | fromYaml) "sealMode") -}}
-{{- fail "seals.mode is off, and nodes that enforce would refuse the containers of all pods that hold devices: set it to warn first, see \"Turn seals on\" in docs/chart.md" -}}
+{{- fail "seals.mode is off, and nodes that enforce would refuse the containers of all pods that hold devices: set it to warn first, see \"Turn seals on\" in docs/deploy/chart.md" -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -138,6 +138,16 @@ deviceFirewallVendors: {{ toJson .Values.node.deviceFirewall.vendors }}
 onDeviceFailure: {{ .Values.node.onDeviceFailure }}
 deviceFailureGracePeriod: {{ .Values.node.deviceFailureGracePeriod }}
 deviceUsageInterval: {{ .Values.node.deviceUsageInterval }}
+{{- with .Values.node.virtualDevices }}
+virtualDevices: {{ toJson . }}
+{{- end }}
+onShareExceeded: {{ .Values.node.onShareExceeded }}
+shareExceededGracePeriod: {{ .Values.node.shareExceededGracePeriod }}
+contextMemory: {{ toJson .Values.node.contextMemory }}
+{{- with .Values.node.shareLibrary }}
+shareLibrary: {{ . }}
+shareLibraryLocks: {{ $.Values.node.shareLibraryLocks | quote }}
+{{- end }}
 {{- if include "kubedevice.seals" . }}
 sealCertificates: {{ .Values.node.programs }}/seal-certificates.pem
 sealMode: {{ .Values.seals.mode }}

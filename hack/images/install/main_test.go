@@ -72,7 +72,7 @@ func TestAPluginThatIsOpenIsReplacedNotOverwritten(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeInstalledIsSaid(t *testing.T) {
+func TestErrorsNameThePluginThatCannotBeInstalled(t *testing.T) {
 	from := image(t, "device/widget.so")
 	for want, args := range map[string][]string{
 		"want -device":                            nil,

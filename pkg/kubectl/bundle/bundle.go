@@ -25,7 +25,7 @@ import (
 )
 
 // The bounds of a bundle, in bytes before compression. What is over them is left out, and the index
-// says so. docs/kubectl-device.md has them too.
+// says so. docs/use/kubectl-device.md has them too.
 const (
 	maxTotal   = 128 << 20
 	maxObjects = 32 << 20 // of each file with objects

@@ -147,14 +147,14 @@ func (c *collector) readPods(ctx context.Context) error {
 			selectors = append(selectors, fields.OneTermEqualSelector("spec.nodeName", name))
 		}
 	}
-	for _, on := range selectors {
-		err := c.reader.Each(ctx, metav1.ListOptions{FieldSelector: on.String()},
+	for _, selector := range selectors {
+		err := c.reader.Each(ctx, metav1.ListOptions{FieldSelector: selector.String()},
 			func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 				return c.clients.Core.Pods(metav1.NamespaceAll).List(ctx, options)
 			},
 			func(object runtime.Object) {
 				p := object.(*corev1.Pod)
-				if on.Matches(fields.Set{"spec.nodeName": p.Spec.NodeName}) && devices.NewPod(p) != nil {
+				if selector.Matches(fields.Set{"spec.nodeName": p.Spec.NodeName}) && devices.NewPod(p) != nil {
 					c.pods = append(c.pods, pod(p))
 				}
 			})
@@ -202,7 +202,7 @@ func (c *collector) writeTables(context.Context) error {
 func (c *collector) readEvents(ctx context.Context) error {
 	type name struct{ namespace, name string }
 	nodes, pods := map[string]bool{}, map[name]bool{}
-	for _, n := range slices.Concat(c.Nodes, names(c.nodes)) {
+	for _, n := range slices.Concat(c.Nodes, nodeNames(c.nodes)) {
 		nodes[n] = true
 	}
 	for _, p := range c.pods {
@@ -221,7 +221,7 @@ func (c *collector) readEvents(ctx context.Context) error {
 		case about.Kind == "Node" && nodes[about.Name], about.Kind == "Pod" && pods[name{about.Namespace, about.Name}]:
 			return true
 		default: // such as about a pod that is gone
-			return ours(e) && (len(c.Nodes) == 0 || e.Source.Host == "" || nodes[e.Source.Host])
+			return isOwnEvent(e) && (len(c.Nodes) == 0 || e.Source.Host == "" || nodes[e.Source.Host])
 		}
 	}
 	var events []*corev1.Event
@@ -243,9 +243,9 @@ func (c *collector) readEvents(ctx context.Context) error {
 	return addObjects(&c.contents, "events.yaml", "events, newest first", events)
 }
 
-// ours reports whether KubeDevice has written an event. Its scheduler writes in the name by which
-// pods name it; what it writes as default-scheduler is known by the pod alone.
-func ours(e *corev1.Event) bool {
+// isOwnEvent reports whether KubeDevice has written an event. Its scheduler writes in the name by
+// which pods name it; what it writes as default-scheduler is known by the pod alone.
+func isOwnEvent(e *corev1.Event) bool {
 	for _, writer := range []string{e.Source.Component, e.ReportingController} {
 		if writer == "kubecri" || writer == "kubedevice-scheduler" {
 			return true
@@ -254,7 +254,7 @@ func ours(e *corev1.Event) bool {
 	return false
 }
 
-func names(nodes []*corev1.Node) []string {
+func nodeNames(nodes []*corev1.Node) []string {
 	list := make([]string, len(nodes))
 	for i, node := range nodes {
 		list[i] = node.Name

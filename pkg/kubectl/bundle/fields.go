@@ -31,41 +31,42 @@ func kind(version schema.GroupVersion, kind string) metav1.TypeMeta {
 }
 
 // meta returns what identifies an object, its labels, and the annotations of these keys.
-func meta(of *metav1.ObjectMeta, annotations ...string) metav1.ObjectMeta {
+func meta(source *metav1.ObjectMeta, annotations ...string) metav1.ObjectMeta {
 	kept := metav1.ObjectMeta{
-		Namespace: of.Namespace, Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion,
-		Generation: of.Generation, CreationTimestamp: of.CreationTimestamp, DeletionTimestamp: of.DeletionTimestamp,
-		Labels: of.Labels,
+		Namespace: source.Namespace, Name: source.Name, UID: source.UID, ResourceVersion: source.ResourceVersion,
+		Generation: source.Generation, CreationTimestamp: source.CreationTimestamp,
+		DeletionTimestamp: source.DeletionTimestamp,
+		Labels:            source.Labels,
 	}
 	for _, key := range annotations {
-		if value, ok := of.Annotations[key]; ok {
+		if value, ok := source.Annotations[key]; ok {
 			metav1.SetMetaDataAnnotation(&kept, key, value)
 		}
 	}
 	return kept
 }
 
-func node(of *corev1.Node) *corev1.Node {
+func node(source *corev1.Node) *corev1.Node {
 	kept := &corev1.Node{
 		TypeMeta: kind(corev1.SchemeGroupVersion, "Node"),
-		ObjectMeta: meta(&of.ObjectMeta, deviceinfo.Annotation, deviceinfo.HoldersAnnotation,
+		ObjectMeta: meta(&source.ObjectMeta, deviceinfo.Annotation, deviceinfo.HoldersAnnotation,
 			deviceinfo.RequiredPluginAnnotation, deviceinfo.UnhealthyAnnotation, deviceinfo.AttributesAnnotation,
 			deviceinfo.UsageAnnotation, deviceinfo.DeviceTaintsAnnotation),
 	}
-	kept.Spec.Unschedulable = of.Spec.Unschedulable
-	for _, taint := range of.Spec.Taints {
+	kept.Spec.Unschedulable = source.Spec.Unschedulable
+	for _, taint := range source.Spec.Taints {
 		kept.Spec.Taints = append(kept.Spec.Taints, corev1.Taint{
 			Key: taint.Key, Value: taint.Value, Effect: taint.Effect, TimeAdded: taint.TimeAdded,
 		})
 	}
-	kept.Status.Capacity, kept.Status.Allocatable = of.Status.Capacity, of.Status.Allocatable
-	for _, c := range of.Status.Conditions {
+	kept.Status.Capacity, kept.Status.Allocatable = source.Status.Capacity, source.Status.Allocatable
+	for _, c := range source.Status.Conditions {
 		kept.Status.Conditions = append(kept.Status.Conditions, corev1.NodeCondition{
 			Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message,
 			LastHeartbeatTime: c.LastHeartbeatTime, LastTransitionTime: c.LastTransitionTime,
 		})
 	}
-	info := of.Status.NodeInfo
+	info := source.Status.NodeInfo
 	kept.Status.NodeInfo = corev1.NodeSystemInfo{
 		KubeletVersion: info.KubeletVersion, ContainerRuntimeVersion: info.ContainerRuntimeVersion,
 		KernelVersion: info.KernelVersion, OSImage: info.OSImage, OperatingSystem: info.OperatingSystem,
@@ -74,23 +75,23 @@ func node(of *corev1.Node) *corev1.Node {
 	return kept
 }
 
-func pod(of *corev1.Pod) *corev1.Pod {
+func pod(source *corev1.Pod) *corev1.Pod {
 	kept := &corev1.Pod{
 		TypeMeta:   kind(corev1.SchemeGroupVersion, "Pod"),
-		ObjectMeta: meta(&of.ObjectMeta, deviceinfo.Annotation),
+		ObjectMeta: meta(&source.ObjectMeta, deviceinfo.Annotation),
 		Spec: corev1.PodSpec{
-			NodeName:       of.Spec.NodeName,
-			InitContainers: containers(of.Spec.InitContainers),
-			Containers:     containers(of.Spec.Containers),
+			NodeName:       source.Spec.NodeName,
+			InitContainers: containers(source.Spec.InitContainers),
+			Containers:     containers(source.Spec.Containers),
 		},
 		Status: corev1.PodStatus{
-			Phase: of.Status.Phase, Reason: of.Status.Reason, Message: of.Status.Message,
-			NominatedNodeName: of.Status.NominatedNodeName, StartTime: of.Status.StartTime,
-			InitContainerStatuses: statuses(of.Status.InitContainerStatuses),
-			ContainerStatuses:     statuses(of.Status.ContainerStatuses),
+			Phase: source.Status.Phase, Reason: source.Status.Reason, Message: source.Status.Message,
+			NominatedNodeName: source.Status.NominatedNodeName, StartTime: source.Status.StartTime,
+			InitContainerStatuses: statuses(source.Status.InitContainerStatuses),
+			ContainerStatuses:     statuses(source.Status.ContainerStatuses),
 		},
 	}
-	for _, c := range of.Status.Conditions {
+	for _, c := range source.Status.Conditions {
 		kept.Status.Conditions = append(kept.Status.Conditions, corev1.PodCondition{
 			Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message,
 			LastTransitionTime: c.LastTransitionTime,
@@ -100,10 +101,10 @@ func pod(of *corev1.Pod) *corev1.Pod {
 }
 
 // containers keeps the restart policy of init containers too: by it, their devices are counted.
-func containers(of []corev1.Container) []corev1.Container {
+func containers(source []corev1.Container) []corev1.Container {
 	var kept []corev1.Container
-	for i := range of {
-		c := &of[i]
+	for i := range source {
+		c := &source[i]
 		kept = append(kept, corev1.Container{
 			Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy,
 			Resources: corev1.ResourceRequirements{Limits: c.Resources.Limits, Requests: c.Resources.Requests},
@@ -112,10 +113,10 @@ func containers(of []corev1.Container) []corev1.Container {
 	return kept
 }
 
-func statuses(of []corev1.ContainerStatus) []corev1.ContainerStatus {
+func statuses(source []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var kept []corev1.ContainerStatus
-	for i := range of {
-		s := &of[i]
+	for i := range source {
+		s := &source[i]
 		kept = append(kept, corev1.ContainerStatus{
 			Name: s.Name, Image: s.Image, ImageID: s.ImageID, ContainerID: s.ContainerID,
 			Ready: s.Ready, Started: s.Started, RestartCount: s.RestartCount,
@@ -126,14 +127,14 @@ func statuses(of []corev1.ContainerStatus) []corev1.ContainerStatus {
 }
 
 // state leaves out the message of a container that has ended: its program writes it.
-func state(of corev1.ContainerState) (kept corev1.ContainerState) {
-	if w := of.Waiting; w != nil {
+func state(source corev1.ContainerState) (kept corev1.ContainerState) {
+	if w := source.Waiting; w != nil {
 		kept.Waiting = &corev1.ContainerStateWaiting{Reason: w.Reason, Message: w.Message}
 	}
-	if r := of.Running; r != nil {
+	if r := source.Running; r != nil {
 		kept.Running = &corev1.ContainerStateRunning{StartedAt: r.StartedAt}
 	}
-	if t := of.Terminated; t != nil {
+	if t := source.Terminated; t != nil {
 		kept.Terminated = &corev1.ContainerStateTerminated{
 			ExitCode: t.ExitCode, Signal: t.Signal, Reason: t.Reason, StartedAt: t.StartedAt, FinishedAt: t.FinishedAt,
 		}
@@ -141,33 +142,35 @@ func state(of corev1.ContainerState) (kept corev1.ContainerState) {
 	return kept
 }
 
-func event(of *corev1.Event) *corev1.Event {
-	about := of.InvolvedObject
+func event(source *corev1.Event) *corev1.Event {
+	about := source.InvolvedObject
 	kept := &corev1.Event{
-		TypeMeta:   kind(corev1.SchemeGroupVersion, "Event"),
-		ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: of.Name, CreationTimestamp: of.CreationTimestamp},
+		TypeMeta: kind(corev1.SchemeGroupVersion, "Event"),
+		ObjectMeta: metav1.ObjectMeta{Namespace: source.Namespace, Name: source.Name,
+			CreationTimestamp: source.CreationTimestamp},
 		InvolvedObject: corev1.ObjectReference{
 			Kind: about.Kind, Namespace: about.Namespace, Name: about.Name, UID: about.UID, FieldPath: about.FieldPath,
 		},
-		Type: of.Type, Reason: of.Reason, Message: of.Message, Action: of.Action,
-		Source:              corev1.EventSource{Component: of.Source.Component, Host: of.Source.Host},
-		ReportingController: of.ReportingController, ReportingInstance: of.ReportingInstance,
-		FirstTimestamp: of.FirstTimestamp, LastTimestamp: of.LastTimestamp, Count: of.Count, EventTime: of.EventTime,
+		Type: source.Type, Reason: source.Reason, Message: source.Message, Action: source.Action,
+		Source:              corev1.EventSource{Component: source.Source.Component, Host: source.Source.Host},
+		ReportingController: source.ReportingController, ReportingInstance: source.ReportingInstance,
+		FirstTimestamp: source.FirstTimestamp, LastTimestamp: source.LastTimestamp, Count: source.Count,
+		EventTime: source.EventTime,
 	}
-	if s := of.Series; s != nil {
+	if s := source.Series; s != nil {
 		kept.Series = &corev1.EventSeries{Count: s.Count, LastObservedTime: s.LastObservedTime}
 	}
 	return kept
 }
 
-func lease(of *coordinationv1.Lease) *coordinationv1.Lease {
+func lease(source *coordinationv1.Lease) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		TypeMeta:   kind(coordinationv1.SchemeGroupVersion, "Lease"),
-		ObjectMeta: meta(&of.ObjectMeta, schedulerapi.AddressAnnotation),
+		ObjectMeta: meta(&source.ObjectMeta, schedulerapi.AddressAnnotation),
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: of.Spec.HolderIdentity, LeaseDurationSeconds: of.Spec.LeaseDurationSeconds,
-			AcquireTime: of.Spec.AcquireTime, RenewTime: of.Spec.RenewTime,
-			LeaseTransitions: of.Spec.LeaseTransitions,
+			HolderIdentity: source.Spec.HolderIdentity, LeaseDurationSeconds: source.Spec.LeaseDurationSeconds,
+			AcquireTime: source.Spec.AcquireTime, RenewTime: source.Spec.RenewTime,
+			LeaseTransitions: source.Spec.LeaseTransitions,
 		},
 	}
 }
@@ -175,26 +178,26 @@ func lease(of *coordinationv1.Lease) *coordinationv1.Lease {
 // policy returns an admission policy or a binding of one. What it says is all of its spec:
 // expressions, and to what they apply. Nil stands for any other object.
 func policy(object runtime.Object) any {
-	switch of := object.(type) {
+	switch source := object.(type) {
 	case *admissionv1.ValidatingAdmissionPolicy:
 		return &admissionv1.ValidatingAdmissionPolicy{
 			TypeMeta:   kind(admissionv1.SchemeGroupVersion, "ValidatingAdmissionPolicy"),
-			ObjectMeta: meta(&of.ObjectMeta), Spec: of.Spec, Status: of.Status,
+			ObjectMeta: meta(&source.ObjectMeta), Spec: source.Spec, Status: source.Status,
 		}
 	case *admissionv1.ValidatingAdmissionPolicyBinding:
 		return &admissionv1.ValidatingAdmissionPolicyBinding{
 			TypeMeta:   kind(admissionv1.SchemeGroupVersion, "ValidatingAdmissionPolicyBinding"),
-			ObjectMeta: meta(&of.ObjectMeta), Spec: of.Spec,
+			ObjectMeta: meta(&source.ObjectMeta), Spec: source.Spec,
 		}
 	case *admissionv1.MutatingAdmissionPolicy:
 		return &admissionv1.MutatingAdmissionPolicy{
 			TypeMeta:   kind(admissionv1.SchemeGroupVersion, "MutatingAdmissionPolicy"),
-			ObjectMeta: meta(&of.ObjectMeta), Spec: of.Spec,
+			ObjectMeta: meta(&source.ObjectMeta), Spec: source.Spec,
 		}
 	case *admissionv1.MutatingAdmissionPolicyBinding:
 		return &admissionv1.MutatingAdmissionPolicyBinding{
 			TypeMeta:   kind(admissionv1.SchemeGroupVersion, "MutatingAdmissionPolicyBinding"),
-			ObjectMeta: meta(&of.ObjectMeta), Spec: of.Spec,
+			ObjectMeta: meta(&source.ObjectMeta), Spec: source.Spec,
 		}
 	default:
 		return nil

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// never is what a bundle never has, in the words of docs/kubectl-device.md.
+// never is what a bundle never has, in the words of docs/use/kubectl-device.md.
 const never = `What is not in it
   Secrets, ConfigMaps, and of pods: environment, commands and their arguments, volumes, probes, security, termination
   messages, annotations of others. Objects have only the fields that are listed in the documentation of kubectl device.

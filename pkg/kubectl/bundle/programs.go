@@ -75,11 +75,11 @@ func (c *collector) findPrograms(ctx context.Context) error {
 }
 
 // programsOf returns those of a pod.
-func (c *collector) programsOf(of *corev1.Pod) (found []*program) {
-	onNode := len(c.Nodes) == 0 || slices.Contains(c.Nodes, of.Spec.NodeName)
-	for _, at := range of.Spec.Containers {
+func (c *collector) programsOf(source *corev1.Pod) (found []*program) {
+	onNode := len(c.Nodes) == 0 || slices.Contains(c.Nodes, source.Spec.NodeName)
+	for _, at := range source.Spec.Containers {
 		if at.Name == scheduler || at.Name == kubecri && onNode {
-			found = append(found, &program{container: at.Name, pod: pod(of)})
+			found = append(found, &program{container: at.Name, pod: pod(source)})
 		}
 	}
 	return found
@@ -97,14 +97,15 @@ func rank(container string) int {
 func (c *collector) findNeighbours() {
 	for _, p := range c.programs {
 		node := p.pod.Spec.NodeName
-		i := slices.IndexFunc(c.pods, func(of *corev1.Pod) bool {
-			ended := of.Status.Phase == corev1.PodSucceeded || of.Status.Phase == corev1.PodFailed
-			return of.Spec.NodeName == node && !ended && deviceinfo.MayAllocate(of.Annotations[deviceinfo.Annotation])
+		i := slices.IndexFunc(c.pods, func(source *corev1.Pod) bool {
+			ended := source.Status.Phase == corev1.PodSucceeded || source.Status.Phase == corev1.PodFailed
+			return source.Spec.NodeName == node && !ended &&
+				deviceinfo.MayAllocate(source.Annotations[deviceinfo.Annotation])
 		})
 		if p.container == scheduler && node != "" && i >= 0 {
 			c.findings = append(c.findings, fmt.Sprintf("scheduler %s/%s shares node %s with pods that have devices, "+
 				"such as %s/%s: a process that breaks out of one has its key for seals; run it on control planes "+
-				"("+documents.URL+"second-scheduler.md)", p.pod.Namespace, p.pod.Name, node,
+				"("+documents.URL+"deploy/second-scheduler.md)", p.pod.Namespace, p.pod.Name, node,
 				c.pods[i].Namespace, c.pods[i].Name))
 		}
 	}

@@ -119,7 +119,8 @@ func Explain(err error, verb, resource, namespace string) error {
 	}
 	canI := fmt.Sprintf("kubectl auth can-i %s %s", verb, resource)
 	switch {
-	case resource == "nodes", strings.Contains(resource, "admissionpolic"): // they have no namespace
+	case resource == "nodes", resource == "resourceslices", strings.Contains(resource, "admissionpolic"):
+		// They have no namespace.
 	case namespace == "":
 		canI += " -A"
 	default:

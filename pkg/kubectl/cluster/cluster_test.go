@@ -67,7 +67,7 @@ func TestNodesAreListedInPages(t *testing.T) {
 	}
 }
 
-func TestOfWhatANodeHasExtendedResourcesAreKept(t *testing.T) {
+func TestTrimmedNodesKeepTheirExtendedResources(t *testing.T) {
 	client := fake.NewClientset(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "a"},
 		Status: corev1.NodeStatus{Capacity: corev1.ResourceList{
@@ -85,7 +85,7 @@ func TestOfWhatANodeHasExtendedResourcesAreKept(t *testing.T) {
 }
 
 // Of its conditions, only what a pod needs: their times change all the time.
-func TestItIsKeptWhetherANodeTakesPods(t *testing.T) {
+func TestTrimmedNodesKeepWhetherTheyTakePods(t *testing.T) {
 	node := &corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true, PodCIDR: "10.0.0.0/24"}}
 	node.Status.Conditions = []corev1.NodeCondition{
 		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse},
@@ -98,7 +98,7 @@ func TestItIsKeptWhetherANodeTakesPods(t *testing.T) {
 	}
 }
 
-func TestOfNamedObjectsThoseThatAreThereAreReturned(t *testing.T) {
+func TestMissingNamedObjectsAreLeftOut(t *testing.T) {
 	client := fake.NewClientset(
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "x"}},

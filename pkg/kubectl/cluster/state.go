@@ -65,10 +65,10 @@ func (s *State) remove(pod *corev1.Pod) {
 
 // Node returns a node, or nil, and the pods that are bound to it, in the order of their UIDs.
 func (s *State) Node(name string) (*corev1.Node, []*corev1.Pod) {
-	on := s.on[name]
-	pods := make([]*corev1.Pod, 0, len(on))
-	for _, uid := range slices.Sorted(maps.Keys(on)) {
-		pods = append(pods, on[uid])
+	podsOnNode := s.on[name]
+	pods := make([]*corev1.Pod, 0, len(podsOnNode))
+	for _, uid := range slices.Sorted(maps.Keys(podsOnNode)) {
+		pods = append(pods, podsOnNode[uid])
 	}
 	return s.nodes[name], pods
 }

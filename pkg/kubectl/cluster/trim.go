@@ -64,6 +64,7 @@ func trimMeta(meta *metav1.ObjectMeta) metav1.ObjectMeta {
 	for _, key := range []string{
 		deviceinfo.Annotation, deviceinfo.HoldersAnnotation, deviceinfo.UnhealthyAnnotation,
 		deviceinfo.AttributesAnnotation, deviceinfo.UsageAnnotation, deviceinfo.DeviceTaintsAnnotation,
+		deviceinfo.ShareEnforcementAnnotation, deviceinfo.OnShareExceededAnnotation,
 	} {
 		if value, ok := meta.Annotations[key]; ok {
 			if trimmed.Annotations == nil {

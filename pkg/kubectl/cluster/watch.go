@@ -208,7 +208,7 @@ func (p *pending) handler(query Query) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) { add(object, false) },
 		UpdateFunc: func(last, object any) {
-			if replaced(last, object) {
+			if isReplaced(last, object) {
 				add(last, true)
 			}
 			add(object, false)
@@ -222,9 +222,9 @@ func (p *pending) handler(query Query) cache.ResourceEventHandler {
 	}
 }
 
-// replaced reports whether a pod is another one than the last of its name. An informer that lists
+// isReplaced reports whether a pod is another one than the last of its name. An informer that lists
 // again knows of no deletion in between: to it, the one has become the other.
-func replaced(last, now any) bool {
+func isReplaced(last, now any) bool {
 	before, ok := last.(*corev1.Pod)
 	after, same := now.(*corev1.Pod)
 	return ok && same && before.UID != after.UID

@@ -91,7 +91,7 @@ func (c *connection) watch(t *testing.T, changed func([]Change) error, reads fun
 	synctest.Wait()
 }
 
-func TestAPodThatWasMadeAgainMeanwhileIsAnotherOne(t *testing.T) {
+func TestARecreatedPodIsADifferentPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := func(uid apitypes.UID) *corev1.Pod {
 			return &corev1.Pod{
@@ -127,7 +127,7 @@ func TestAPodThatWasMadeAgainMeanwhileIsAnotherOne(t *testing.T) {
 	})
 }
 
-func TestItIsReportedWhenTheClusterIsNotReadAndWhenItIsAgain(t *testing.T) {
+func TestLostAndRestoredConnectionsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := connect(t)
 		var last error

@@ -104,7 +104,7 @@ type failing struct{ error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.error }
 
-func TestWhatIsNoTerminalIsPlain(t *testing.T) {
+func TestOutputThatIsNoTerminalIsPlain(t *testing.T) {
 	file, err := os.Create(t.TempDir() + "/out")
 	if err != nil {
 		t.Fatal(err)

@@ -25,6 +25,7 @@ import (
 	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	resourceclient "k8s.io/client-go/kubernetes/typed/resource/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
@@ -40,6 +41,18 @@ import (
 func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	command, env := newProcess()
+	return run(ctx, command, env)
+}
+
+// NewCommand returns the command of the process, with all flags.
+func NewCommand() *cobra.Command {
+	command, _ := newProcess()
+	return command
+}
+
+// newProcess returns the command with the streams, the terminal and the kubeconfig of the process.
+func newProcess() (*cobra.Command, *environment) {
 	flags := genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag()
 	env := &environment{
 		IOStreams: genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr},
@@ -63,6 +76,13 @@ func Main() int {
 		}
 		return batchclient.NewForConfig(config)
 	}
+	env.resources = func() (resourceclient.ResourceV1Interface, error) {
+		config, err := configure(flags, env)
+		if err != nil {
+			return nil, err
+		}
+		return resourceclient.NewForConfig(config)
+	}
 	env.schedulers = func() (scheduler.Options, error) {
 		config, err := configure(flags, env)
 		if err != nil {
@@ -75,7 +95,7 @@ func Main() int {
 	command := newCommand(env)
 	flags.AddFlags(command.PersistentFlags())
 	addVerbosity(command)
-	return run(ctx, command, env)
+	return command, env
 }
 
 // run runs a command and returns the exit status.
@@ -156,21 +176,21 @@ verify nothing: "Granted" marks what a node reports, "Bound" what the scheduler 
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl device"},
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		// kubectl calls kubectl_complete-device for completion; see docs/kubectl-device.md.
+		// kubectl calls kubectl_complete-device for completion; see docs/use/kubectl-device.md.
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	command.SetUsageTemplate(usageTemplate)
 	command.SetIn(env.In)
 	command.SetOut(env.Out)
 	command.SetErr(env.ErrOut)
-	command.SetFlagErrorFunc(func(of *cobra.Command, err error) error {
-		return &usageError{err, of.CommandPath()}
+	command.SetFlagErrorFunc(func(failed *cobra.Command, err error) error {
+		return &usageError{err, failed.CommandPath()}
 	})
 	command.PersistentFlags().Int64Var(&env.pageSize, "chunk-size", defaultPageSize,
 		"Return large lists in chunks of so many objects rather than all at once. Pass 0 to disable.")
-	command.AddCommand(nodesCommand(env), podsCommand(env), topCommand(env), lintCommand(env), reportCommand(env),
-		schedulersCommand(env), whyCommand(env), fitCommand(env), whatifCommand(env),
-		webCommand(env), cordonCommand(env), uncordonCommand(env), taintCommand(env), enrolCommand(env),
-		leaveCommand(env), keycommand.New(env.core), optionsCommand(env), versionCommand(env))
+	command.AddCommand(nodesCommand(env), podsCommand(env), topCommand(env), claimsCommand(env), driversCommand(env),
+		lintCommand(env), reportCommand(env), schedulersCommand(env), whyCommand(env), fitCommand(env),
+		whatifCommand(env), webCommand(env), cordonCommand(env), uncordonCommand(env), taintCommand(env),
+		enrolCommand(env), leaveCommand(env), keycommand.New(env.core), optionsCommand(env), versionCommand(env))
 	return command
 }

@@ -27,10 +27,10 @@ import (
 )
 
 const (
-	// enrolTime is how long kubecri may take, the node's pull of an image included.
-	enrolTime = 10 * time.Minute
-	// enrolPause is how often it is looked whether it is done.
-	enrolPause = 500 * time.Millisecond
+	// enrolTimeout is how long kubecri may take, the node's pull of an image included.
+	enrolTimeout = 10 * time.Minute
+	// enrolInterval is how often it is looked whether it is done.
+	enrolInterval = 500 * time.Millisecond
 )
 
 // enrolOptions are the arguments of kubectl device enrol and leave.
@@ -44,11 +44,13 @@ type enrolOptions struct {
 
 func enrolCommand(env *environment) *cobra.Command {
 	o := &enrolOptions{env: env, verb: "enrol"}
-	return o.command("Take over a node: put kubecri before its container runtime", `  # What would be done?
+	command := o.command("Take over a node: put kubecri before its container runtime", `  # What would be done?
   kubectl device enrol gpu-7 -- --dry-run
 
   # Do it, after all schedulers that may lead have been replaced, which the node cannot see
   kubectl device enrol gpu-7 -- --schedulers-replaced`)
+	command.Aliases = []string{"enroll"}
+	return command
 }
 
 func leaveCommand(env *environment) *cobra.Command {
@@ -63,11 +65,10 @@ func (o *enrolOptions) command(short, example string) *cobra.Command {
 		Short: short,
 		Long: fmt.Sprintf(`%s, as kubecri %s does on the node itself.
 
-A Job in kube-system runs it on the node, privileged and in the machine's own namespaces: that needs
-the right to create Jobs there, and kubecri must be installed. Its report is printed, and the Job
-deleted. The exit status is that of kubecri %[2]s: 0 if the node is as it was to be, 2 if it was
-refused and nothing was changed, 3 if a step failed and everything is as it was before, 4 if the way
-back failed, too.`, short, o.verb),
+A Job in kube-system runs it on the node, privileged and in the machine's own namespaces. You need the
+right to create Jobs there, and the node needs the program kubecri. The command prints the report and
+deletes the Job. The exit status is that of kubecri %[2]s: 0 for success, 2 for a refusal that changed
+nothing, 3 if a step failed and the node is as before, 4 if the way back failed, too.`, short, o.verb),
 		Example: example,
 		Args: func(command *cobra.Command, args []string) error {
 			if dash := command.ArgsLenAtDash(); dash > 1 || dash < 0 && len(args) != 1 || len(args) == 0 || dash == 0 {
@@ -149,8 +150,8 @@ func (o *enrolOptions) run(ctx context.Context, node string, flags []string) err
 	if _, err := core.Nodes().Get(ctx, node, metav1.GetOptions{}); err != nil {
 		return cluster.Explain(err, "get", "nodes", "")
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, enrolTime, fmt.Errorf("kubecri %s took longer than %v", o.verb,
-		enrolTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, enrolTimeout, fmt.Errorf("kubecri %s took longer than %v", o.verb,
+		enrolTimeout))
 	defer cancel()
 	_, err = jobs.Create(ctx, job, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
@@ -204,7 +205,7 @@ func (o *enrolOptions) await(
 		select {
 		case <-ctx.Done():
 			return 0, context.Cause(ctx)
-		case <-time.After(enrolPause):
+		case <-time.After(enrolInterval):
 		}
 	}
 }

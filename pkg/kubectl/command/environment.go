@@ -10,6 +10,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	resourceclient "k8s.io/client-go/kubernetes/typed/resource/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/kubectl/bundle"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/cluster"
@@ -31,6 +32,8 @@ type environment struct {
 	clients func() (bundle.Clients, error)
 	// batch returns the client of Jobs.
 	batch func() (batchclient.BatchV1Interface, error)
+	// resources returns the client of ResourceClaims and ResourceSlices.
+	resources func() (resourceclient.ResourceV1Interface, error)
 	// schedulers says how KubeDevice's schedulers are reached.
 	schedulers func() (scheduler.Options, error)
 	// placement connects to a scheduler for questions about placement: the one with this URL, or

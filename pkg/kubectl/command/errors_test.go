@@ -46,7 +46,7 @@ func TestAnInterruptionIsNoAnswer(t *testing.T) {
 	}
 }
 
-func TestErrorsHaveTheWordsOfKubectl(t *testing.T) {
+func TestErrorsAreWordedAsThoseOfKubectl(t *testing.T) {
 	const closed = "127.0.0.1:1"
 	_, refused := http.Get("http://" + closed + "/api") // no server answers
 	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, "n")

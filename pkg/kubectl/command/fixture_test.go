@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	resourceclient "k8s.io/client-go/kubernetes/typed/resource/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
@@ -81,6 +82,7 @@ func (f *fixture) runTo(ctx context.Context, line string, to genericiooptions.IO
 		}, nil
 	}
 	env.batch = func() (batchclient.BatchV1Interface, error) { return f.client.BatchV1(), nil }
+	env.resources = func() (resourceclient.ResourceV1Interface, error) { return f.client.ResourceV1(), nil }
 	env.schedulers = func() (scheduler.Options, error) {
 		config := &rest.Config{Host: "https://127.0.0.1:1", BearerToken: "secret"}
 		return scheduler.Options{Config: config, Leases: f.client.CoordinationV1(), Now: env.now}, nil
@@ -118,9 +120,9 @@ func without(info *types.NodeInfo, id string) *types.NodeInfo {
 }
 
 // resources returns resources by their names without the prefix.
-func resources(of map[string]int64) types.ResourceList {
+func resources(quantities map[string]int64) types.ResourceList {
 	list := types.ResourceList{}
-	for name, quantity := range of {
+	for name, quantity := range quantities {
 		types.AddGroupResource(list, name, quantity)
 	}
 	return list
@@ -335,6 +337,7 @@ func zoo(t testing.TB) []runtime.Object {
 			"main": someOfGPU(2, 0, 20*gib), "side": someOfGPU(2, 0, 40*gib),
 		})),
 		bound(t, newPod("ml/quarter"), "large", map[string]map[string]int64{"main": someOfGPU(2, 0, 10*gib)}),
+		bound(t, newPod("ml/unhealthy"), "large", map[string]map[string]int64{"main": someOfGPU(5, 0, 20*gib)}),
 		running(bound(t, newPod("lost"), "large", map[string]map[string]int64{"main": someOfGPU(9, 1, 80*gib)})),
 		bound(t, newPod("reported"), "reporting", map[string]map[string]int64{"main": {"gpu/B/cards": 1}}),
 		running(bound(t, newPod("crypto"), "mixed",

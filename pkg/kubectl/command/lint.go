@@ -43,11 +43,11 @@ func lintCommand(env *environment) *cobra.Command {
 		Long: `Find mistakes in what manifests request of devices, in the annotation KubeDevice/DeviceInfo and in
 limits, of pods and of all objects with a pod template.
 
-Each finding is a line with file, line and column. Manifests are compared with what the nodes of the
-cluster have, unless there is none (--offline): what no node has is a warning.
+Each finding is a line with file, line and column. The command compares manifests with the nodes of the
+cluster, unless there is none (--offline): a resource that no node has is a warning.
 
-The exit status is 0 if nothing was found or warnings only, 1 if errors were found (with --strict,
-warnings too), and 2 if something could not be read or the arguments are wrong.`,
+The exit status is 0 without findings or with warnings only, 1 with errors (with --strict, warnings
+too), and 2 if the command cannot read something or the arguments are wrong.`,
 		Example: `  # A manifest, against the cluster of the current context
   kubectl device lint -f pod.yaml
 

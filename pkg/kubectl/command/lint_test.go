@@ -29,28 +29,19 @@ func TestManifestsAreLintedAlsoWhenTheClusterCannotBeRead(t *testing.T) {
 	}
 }
 
-// The manifests of the README are the first that somebody writes.
-func TestManifestsOfTheREADMEHaveNoMistakes(t *testing.T) {
-	readme, err := os.ReadFile("../../../README.md")
-	if err != nil {
-		t.Fatal(err)
+// A user's first manifest is one of these.
+func TestExamplesHaveNoMistakes(t *testing.T) {
+	const directory = "../../../deploy/examples"
+	stdout, stderr, status := newFixture().run(t.Context(), "lint --offline --strict -f "+directory)
+	if stdout+stderr != "" || status != 0 {
+		t.Errorf("exit status %d: %s%s", status, stdout, stderr)
 	}
-	manifests := 0
-	for block := range strings.SplitSeq(string(readme), "```yaml\n") {
-		manifest, _, _ := strings.Cut(block, "```")
-		if !strings.HasPrefix(manifest, "apiVersion:") {
-			continue
-		}
-		manifests++
-		var out, errOut bytes.Buffer
-		to := genericiooptions.IOStreams{In: strings.NewReader(manifest), Out: &out, ErrOut: &errOut}
+	for _, name := range []string{"pair", "best-pair", "two-pairs", "share", "hami", "kai"} {
 		f := newFixture(newNode(t, "node-1", gpus(8)))
-		if status := f.runTo(t.Context(), "lint --strict -f -", to); status != 0 {
-			t.Errorf("exit status %d: %s%s", status, &out, &errOut)
+		stdout, stderr, status := f.run(t.Context(), "lint --strict -f "+directory+"/"+name+".yaml")
+		if stdout+stderr != "" || status != 0 {
+			t.Errorf("on nodes with GPUs: exit status %d: %s%s", status, stdout, stderr)
 		}
-	}
-	if manifests == 0 {
-		t.Error("there is none")
 	}
 }
 

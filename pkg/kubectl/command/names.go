@@ -89,11 +89,11 @@ func namesOfDevices(ctx context.Context, reader *cluster.Reader, node string) (n
 			count[device.ID]++
 		}
 		for _, device := range list {
-			of := device.ID
-			if of == "" || count[of] > 1 {
-				of = device.Path
+			name := device.ID
+			if name == "" || count[name] > 1 {
+				name = device.Path
 			}
-			names = append(names, node+"/"+of)
+			names = append(names, node+"/"+name)
 		}
 	}
 	return names, err

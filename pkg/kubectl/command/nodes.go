@@ -34,8 +34,8 @@ func nodesCommand(env *environment) *cobra.Command {
 		Long: `Show the devices of nodes: their topology, model, memory and health, and which containers hold
 them, or which part of them.
 
-On a terminal the devices of a node are a tree of its groups. Elsewhere each device is a line. Nodes
-without devices are left out unless they are named.`,
+On a terminal the devices of a node are a tree of its groups. Elsewhere each device is a line. The
+command leaves out nodes without devices unless you name them.`,
 		Example: `  # The devices of all nodes
   kubectl device nodes
 
@@ -146,13 +146,13 @@ func podsOn(
 	mayHold := func(pod *corev1.Pod) bool {
 		return pod.Annotations[deviceinfo.Annotation] != "" || reporting[pod.Spec.NodeName]
 	}
-	on := map[string][]*corev1.Pod{}
+	podsByNode := map[string][]*corev1.Pod{}
 	if !few {
 		pods, err := reader.Pods(ctx, cluster.Query{Fields: notFinished.String()}, mayHold)
 		for _, pod := range pods {
-			on[pod.Spec.NodeName] = append(on[pod.Spec.NodeName], pod)
+			podsByNode[pod.Spec.NodeName] = append(podsByNode[pod.Spec.NodeName], pod)
 		}
-		return on, err
+		return podsByNode, err
 	}
 	for _, node := range nodes {
 		onNode := fields.AndSelectors(notFinished, fields.OneTermEqualSelector("spec.nodeName", node.Name))
@@ -160,9 +160,9 @@ func podsOn(
 		if err != nil {
 			return nil, err
 		}
-		on[node.Name] = pods
+		podsByNode[node.Name] = pods
 	}
-	return on, nil
+	return podsByNode, nil
 }
 
 // notFinished selects the pods that may hold devices: bound ones that have not ended.

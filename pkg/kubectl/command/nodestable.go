@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/columns"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/devices"
@@ -170,6 +171,9 @@ func holdersOf(d *devices.Device) []string {
 		}
 		if len(parts) > 0 {
 			text += " " + quantities(parts)
+		}
+		if holder.Enforcement == deviceinfo.Policed {
+			text += " (policed)"
 		}
 		if holder.State == devices.Bound {
 			text += " (bound)"

@@ -24,7 +24,7 @@ const style = `text{font:13px/20px ui-monospace,SFMono-Regular,Menlo,Consolas,"D
 	`fill:#1b1f24;white-space:pre}rect{fill:#f6f7f8;stroke:#dfe2e6}.typed{font-weight:700}` +
 	`@media(prefers-color-scheme:dark){text{fill:#e6e9ed}rect{fill:#181c21;stroke:#2c323a}}`
 
-// The README's picture of kubectl device why is what the transcript of it shows.
+// The documents' picture of kubectl device why is what the transcript of it shows.
 func TestThePictureOfWhyIsThatOfItsTranscript(t *testing.T) {
 	const file, command = "../../../docs/images/why.svg", "$ kubectl device why big"
 	transcript, err := os.ReadFile("testdata/placement/placement.txt")

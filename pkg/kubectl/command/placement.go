@@ -95,8 +95,8 @@ func completeOnePod(env *environment) completion {
 	}
 }
 
-// end returns how a command ends that has printed its answer, or failed to.
-func (o *placementOptions) end(err error, fits bool) error {
+// finish returns how a command ends that has printed its answer, or failed to.
+func (o *placementOptions) finish(err error, fits bool) error {
 	switch {
 	case err != nil:
 		return &exitStatus{placementFailed, err}

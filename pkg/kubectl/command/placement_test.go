@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -34,6 +35,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/whatif"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/plugins/gpu"
 	gpuscheduler "github.com/kubedevice/kubedevice/plugins/gpu/scheduler"
 )
@@ -103,6 +105,9 @@ func startEngine(t *testing.T, name string, objects ...runtime.Object) engine {
 	t.Cleanup(factory.Shutdown)
 	schedulers := allocation.New(klog.Logger{}, nil,
 		allocation.Named{File: "gpus.so", Plugin: gpuscheduler.New("gpus", gpu.Resource)})
+	budgets := allocation.DefaultSearchBudgets
+	budgets.StepsOnly = true
+	schedulers.SetSearchBudgets(budgets)
 	var shared *frameworkplugin.Shared
 	var answers *whatif.Engine
 	plugin := func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
@@ -251,6 +256,64 @@ func TestTopologyTranscript(t *testing.T) {
 	})
 }
 
+// One replica fits next to what runs. Then only a pod of another manifest is proposed to be ended,
+// neither one that runs for the Deployment nor the replica that was placed before.
+func TestReplicasTranscript(t *testing.T) {
+	objects := twoNodes(t)[:2]
+	for i, node := range []string{"node-1", "node-2"} {
+		replica := bound(t, counting(newPod(fmt.Sprintf("trainer-%d", i)), 2), node,
+			map[string]map[string]int64{"main": both(wholeGPU(0), wholeGPU(1))})
+		replica.Labels = map[string]string{"app": "trainer"}
+		replica.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "trainer-5d4", UID: "rs", Controller: new(true),
+		}}
+		replica.ResourceVersion, replica.Spec.SchedulerName = "1", corev1.DefaultSchedulerName
+		objects = append(objects, replica)
+	}
+	urgent := bound(t, counting(newPod("urgent"), 2), "node-2",
+		map[string]map[string]int64{"main": both(wholeGPU(2), wholeGPU(3))})
+	urgent.Spec.Priority = new(int32(1000))
+	urgent.ResourceVersion, urgent.Spec.SchedulerName = "1", corev1.DefaultSchedulerName
+	objects = append(objects, urgent)
+	started := startEngine(t, corev1.DefaultSchedulerName, objects...)
+	testTranscript(t, "testdata/placement/replicas.txt", func() *fixture {
+		f := newFixture(objects...)
+		f.scheduler = started
+		return f
+	})
+}
+
+// The names of a container's devices must fit into its annotation in the container runtime.
+func TestLongNamesTranscript(t *testing.T) {
+	var objects []runtime.Object
+	for _, name := range []string{"node-1", "node-2", "node-3"} {
+		info := types.NewNodeInfo()
+		for i := range 100 {
+			id := fmt.Sprintf("gpugrp1/0/gpugrp0/%d/gpu/GPU-%0100d/", i/2, i)
+			for _, list := range []types.ResourceList{info.Capacity, info.Allocatable} {
+				types.AddGroupResource(list, id+"cards", 1)
+			}
+		}
+		info.Capacity["nvidia.com/gpu"], info.Allocatable["nvidia.com/gpu"] = 100, 100
+		node := newNode(t, name, info)
+		node.ResourceVersion = "1"
+		node.Status.Allocatable = corev1.ResourceList{
+			"cpu": apiresource.MustParse("8"), "memory": apiresource.MustParse("64Gi"),
+			"pods": apiresource.MustParse("110"), "nvidia.com/gpu": apiresource.MustParse("100"),
+		}
+		objects = append(objects, node)
+	}
+	many := counting(newPod("many"), 90)
+	many.ResourceVersion, many.Spec.SchedulerName = "1", corev1.DefaultSchedulerName
+	objects = append(objects, many)
+	started := startEngine(t, corev1.DefaultSchedulerName, objects...)
+	testTranscript(t, "testdata/placement/long.txt", func() *fixture {
+		f := newFixture(objects...)
+		f.scheduler = started
+		return f
+	})
+}
+
 // The scheduler has no event for who asks with a manifest: its answer names the mistakes.
 func TestPlacementOfMistakesTranscript(t *testing.T) {
 	mistaken := counting(newPod("mistaken"), 4)
@@ -268,7 +331,7 @@ func TestPlacementOfMistakesTranscript(t *testing.T) {
 	})
 }
 
-func TestWhatPlacementIsAskedIsCompleted(t *testing.T) {
+func TestArgumentsOfPlacementCommandsAreCompleted(t *testing.T) {
 	objects := twoNodes(t)
 	for line, want := range map[string]string{
 		"__complete why b":                       "big :4",

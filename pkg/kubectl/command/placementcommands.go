@@ -20,13 +20,14 @@ func whyCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "why POD",
 		Short: "Say why a pod waits, and what would let it run",
-		Long: `Say why a pod waits: the reasons of all nodes, in the words of the pod's events, or of the node that
-it is bound to and that refuses it; and the smallest change by which it would fit: the fewest pods to
-end (and of equally many those of the lowest priority), one node more, or one constraint of the pod
-less. Each of them was tried on a copy of the cluster's state.
+		Long: `Say why a pod waits: the reasons of all nodes, in the words of the pod's events. If its node refuses
+a bound pod, give the node's reason.
 
-The scheduler answers. The exit status is 0 if the pod fits or is bound, 1 if it waits or its node
-refuses it, and 2 if there is no answer.`,
+Then name the smallest changes by which it would fit: the fewest pods to end, one node more, or one
+constraint of the pod less. The scheduler tries each of them on a copy of the cluster's state.
+
+The exit status is 0 if the pod fits or has a node, 1 if it waits or its node refuses it, and 2 if
+there is no answer.`,
 		Example: `  # Why does it wait?
   kubectl device why trainer-0
 
@@ -35,7 +36,7 @@ refuses it, and 2 if there is no answer.`,
 		Args:              exactlyOnePod,
 		ValidArgsFunction: completeOnePod(env),
 		RunE: func(command *cobra.Command, args []string) error {
-			why, err := o.refused(command, args[0])
+			why, err := o.whyRefused(command, args[0])
 			if err != nil {
 				return err
 			}
@@ -55,16 +56,16 @@ refuses it, and 2 if there is no answer.`,
 			} else {
 				err = o.printWhy(why)
 			}
-			return o.end(err, why.Problem == "" && (why.Node != "" || len(why.Fits) > 0))
+			return o.finish(err, why.Problem == "" && (why.Node != "" || len(why.Fits) > 0))
 		},
 	}
 	o.addFlags(command)
 	return command
 }
 
-// refused returns why the node of a pod refuses it, or nil if it does not, or the pod cannot be
+// whyRefused returns why the node of a pod refuses it, or nil if it does not, or the pod cannot be
 // read. A scheduler has nothing to say about a pod that it has bound.
-func (o *placementOptions) refused(command *cobra.Command, name string) (*schedulerapi.Why, error) {
+func (o *placementOptions) whyRefused(command *cobra.Command, name string) (*schedulerapi.Why, error) {
 	if err := o.output.check(command); err != nil {
 		return nil, &exitStatus{placementFailed, err}
 	}
@@ -93,9 +94,9 @@ func fitCommand(env *environment) *cobra.Command {
 		Long: `Say where the pods of a manifest would go now, and with which devices: one after another, each
 sees those before it. If one would wait, say why, and which change would let it run.
 
-The scheduler answers, with what it does for each pod, on a copy of the cluster's state: nothing is
-created. Pods that request devices have its name, as an admission policy gives it to them. What other
-admission plugins would add to the pods is not known to it; of a Pod, the example has it.
+The scheduler answers on a copy of the cluster's state, and creates nothing. Pods that request devices
+have its name, as an admission policy gives it to them. The scheduler does not know what other
+admission plugins would add; the example adds that to a Pod.
 
 The exit status is 0 if all fit, 1 if not, and 2 if there is no answer.`,
 		Example: `  # Where would it go?
@@ -129,9 +130,9 @@ func whatifCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "whatif (POD | -f FILE)",
 		Short: "Say where pods would go if the cluster were changed",
-		Long: `Say where a pod that waits, or the pods of a manifest, would go if the cluster were changed: without
-a pod, with a node more, with a node or a device less. Nothing is changed: the scheduler makes the
-changes on a copy of the cluster's state.
+		Long: `Say where a pod that waits, or the pods of a manifest, would go after changes: without a pod, with a
+node more, with a node or a device less. The scheduler makes the changes on a copy of the cluster's
+state. The cluster stays as it is.
 
 The exit status is 0 if all would fit, 1 if not, and 2 if there is no answer.`,
 		Example: `  # Would it run without two others?
@@ -158,13 +159,13 @@ The exit status is 0 if all would fit, 1 if not, and 2 if there is no answer.`,
 	}
 	o.addFlags(command)
 	flags := command.Flags()
-	flags.StringArrayVar(&o.without, "without", nil, "End this pod: pod/NAME, or NAMESPACE/NAME. May be given again.")
+	flags.StringArrayVar(&o.without, "without", nil, "End this pod: pod/NAME, or NAMESPACE/NAME. Can be repeated.")
 	flags.StringArrayVar(&o.withNode, "with-node", nil,
 		"Add a node that is built like another one: like/NODE. It has that node's DaemonSets, and nothing else. May "+
-			"be given again.")
+			"be repeated.")
 	flags.StringArrayVar(&o.cordon, "cordon", nil,
 		"Let a node or a device take no more pods: NODE, or NODE/DEVICE, where DEVICE is the device's name or as "+
-			"much of the end of its path as is unambiguous. May be given again.")
+			"much of the end of its path as is unambiguous. Can be repeated.")
 	for name, complete := range map[string]completion{
 		"without": prefixed("pod/", completePods(env)), "with-node": prefixed("like/", completeNodes(env)),
 		"cordon": completeDevices(env),
@@ -203,5 +204,5 @@ func (o *manifestOptions) run(command *cobra.Command, path string, question func
 	} else {
 		err = o.printPlacements(&placements)
 	}
-	return o.end(err, placements.Fits)
+	return o.finish(err, placements.Fits)
 }

@@ -141,7 +141,9 @@ func podsOfManifest(text []byte) (*schedulerapi.FitRequest, error) {
 	case err != nil:
 		return nil, err
 	}
-	of := func(meta metav1.ObjectMeta, template corev1.PodTemplateSpec, replicas *int32) *schedulerapi.FitRequest {
+	newRequest := func(
+		meta metav1.ObjectMeta, template corev1.PodTemplateSpec, replicas *int32,
+	) *schedulerapi.FitRequest {
 		template.Name, template.Namespace = cmp.Or(meta.Name, meta.GenerateName), ""
 		return &schedulerapi.FitRequest{
 			Namespace: meta.Namespace, Template: template, Replicas: ptr.Deref(replicas, 1),
@@ -149,19 +151,19 @@ func podsOfManifest(text []byte) (*schedulerapi.FitRequest, error) {
 	}
 	switch o := object.(type) {
 	case *corev1.Pod:
-		return of(o.ObjectMeta, corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
+		return newRequest(o.ObjectMeta, corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
 			Labels: o.Labels, Annotations: o.Annotations,
 		}, Spec: o.Spec}, nil), nil
 	case *appsv1.Deployment:
-		return of(o.ObjectMeta, o.Spec.Template, o.Spec.Replicas), nil
+		return newRequest(o.ObjectMeta, o.Spec.Template, o.Spec.Replicas), nil
 	case *appsv1.StatefulSet:
-		return of(o.ObjectMeta, o.Spec.Template, o.Spec.Replicas), nil
+		return newRequest(o.ObjectMeta, o.Spec.Template, o.Spec.Replicas), nil
 	case *appsv1.ReplicaSet:
-		return of(o.ObjectMeta, o.Spec.Template, o.Spec.Replicas), nil
+		return newRequest(o.ObjectMeta, o.Spec.Template, o.Spec.Replicas), nil
 	case *batchv1.Job:
 		at := ptr.Deref(o.Spec.Parallelism, 1)
 		at = min(at, ptr.Deref(o.Spec.Completions, at))
-		return of(o.ObjectMeta, o.Spec.Template, &at), nil
+		return newRequest(o.ObjectMeta, o.Spec.Template, &at), nil
 	case *appsv1.DaemonSet:
 		return nil, fmt.Errorf("DaemonSet %q: its pods are for one node each; ask about a Pod with the node's name in "+
 			"its node selector", o.Name)

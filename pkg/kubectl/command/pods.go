@@ -30,11 +30,11 @@ func podsCommand(env *environment) *cobra.Command {
 		Use:     "pods [POD...]",
 		Aliases: []string{"pod", "po"},
 		Short:   "Show the devices of pods, and which pods wait for devices",
-		Long: `Show what each container of a pod has of which devices, and since when; and which pods wait for
-devices, and why, in the scheduler's words.
+		Long: `Show the devices of each container, and since when it has them. Show which pods wait for devices, and
+why, in the scheduler's words.
 
 A pod that requests an extended resource in its limits counts as one that requests devices. Pods
-that have ended hold nothing, and are left out unless they are named.`,
+that have ended hold nothing. The command leaves them out unless you name them.`,
 		Example: `  # The pods of the current namespace that have devices or wait for some
   kubectl device pods
 

@@ -25,10 +25,10 @@ func quantity(name string, n int64) string {
 }
 
 // quantities returns so much of several resources in words: cards 1, memory 80 GiB.
-func quantities(of map[string]int64) string {
+func quantities(amounts map[string]int64) string {
 	var texts []string
-	for _, name := range slices.Sorted(maps.Keys(of)) {
-		texts = append(texts, name+" "+quantity(name, of[name]))
+	for _, name := range slices.Sorted(maps.Keys(amounts)) {
+		texts = append(texts, name+" "+quantity(name, amounts[name]))
 	}
 	return strings.Join(texts, ", ")
 }

@@ -38,16 +38,15 @@ func reportCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "report",
 		Short: "Write what support needs to know into a file",
-		Long: `Write what support needs to know into a compressed tar file: versions, inventories of nodes, pods with
-devices and those that wait for some, events, admission policies, leases, and metrics and logs of
-KubeDevice's schedulers and of kubecri, where they run in pods.
+		Long: `Write what support needs to know into a compressed tar file: versions, nodes, pods that have devices
+or wait for some, events, admission policies, leases, and metrics and logs of KubeDevice's programs,
+where they run in pods.
 
-Secrets, ConfigMaps, and the environment, arguments and volumes of pods are not in it. Logs, metrics
-and the messages of events are as they were written: read them before you pass the file on.
+The file has no Secrets, no ConfigMaps, and no environment, arguments and volumes of pods. It has logs,
+metrics and the messages of events as they are: read them before you pass the file on.
 
-What cannot be read, for lack of rights or because it is not there, is named in the file index.txt
-and printed as a warning; the rest is written all the same. So is a scheduler that shares a node
-with pods that have devices: a process that breaks out of one of these has the scheduler's key.`,
+The file index.txt and a warning name each part that the command cannot read, and why. They also name
+a scheduler that shares a node with device pods: a process that breaks out of one has its key.`,
 		Example: `  # A report about the whole cluster, with events and logs of the last hour
   kubectl device report
 
@@ -141,16 +140,16 @@ func (o *reportOptions) printing(to io.Writer) *environment {
 
 // withPods returns the nodes that have devices, or were named, with the pods on them.
 func (o *reportOptions) withPods(nodes []*corev1.Node, pods []*corev1.Pod) []*devices.Node {
-	on := map[string][]*corev1.Pod{}
+	podsByNode := map[string][]*corev1.Pod{}
 	for _, pod := range pods {
 		if phase := pod.Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
-			on[pod.Spec.NodeName] = append(on[pod.Spec.NodeName], pod)
+			podsByNode[pod.Spec.NodeName] = append(podsByNode[pod.Spec.NodeName], pod)
 		}
 	}
 	var list []*devices.Node
 	for _, node := range nodes {
 		if len(o.nodes) > 0 || devices.MayHaveDevices(node) {
-			list = append(list, devices.NewNode(node, on[node.Name], o.env.now()))
+			list = append(list, devices.NewNode(node, podsByNode[node.Name], o.env.now()))
 		}
 	}
 	return list

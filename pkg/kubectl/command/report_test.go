@@ -269,7 +269,7 @@ func TestAReportAboutANodeHasItsPodsAndThoseThatWait(t *testing.T) {
 	}
 }
 
-func TestWhatIsForbiddenIsNamedAndTheRestIsThere(t *testing.T) {
+func TestAReportNamesForbiddenPartsAndHasAllOthers(t *testing.T) {
 	for resource, lacking := range map[string][]string{
 		"nodes":                       {"nodes.yaml", "nodes.txt", "top.txt", "events about nodes"},
 		"events":                      {"events.yaml"},

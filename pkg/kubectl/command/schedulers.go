@@ -35,11 +35,11 @@ func schedulersCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "schedulers",
 		Short: "Show the schedulers, which of them leads, and whether they answer",
-		Long: `Show KubeDevice's schedulers: which of them leads, what version it has, where it answers, and whether
-it answers you. With --raw, print what one of them answers: the one that leads, if it can be reached.
+		Long: `Show KubeDevice's schedulers: which of them leads, its version, where it answers, and whether it
+answers you. With --raw, print an answer of one of them: of the leader, if the command reaches it.
 
-A scheduler is reached through a port-forward to its pod, with your own credentials. They are sent
-only to a server with the key that the scheduler publishes in the namespace kubedevice-schedulers.`,
+The command reaches a scheduler through a port-forward to its pod, with your own credentials. It sends
+them only to a server with the key that the scheduler publishes in namespace kubedevice-schedulers.`,
 		Example: `  # The schedulers
   kubectl device schedulers
 

@@ -17,7 +17,7 @@ import (
 )
 
 // One scheduler answers, and another one has published another key.
-func TestSchedulersAreAskedWhoTheyAre(t *testing.T) {
+func TestSchedulersAreIdentifiedByTheirAPI(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == schedulerapi.ServerPath {
 			_ = json.NewEncoder(w).Encode(schedulerapi.Server{ // it is read
@@ -56,7 +56,7 @@ func TestSchedulersAreAskedWhoTheyAre(t *testing.T) {
 	}
 }
 
-func TestWithoutASchedulerItIsSaidWhatToDo(t *testing.T) {
+func TestWithoutASchedulerTheErrorHasTheNextStep(t *testing.T) {
 	for _, line := range []string{"schedulers", "schedulers --raw nodes"} {
 		stdout, stderr, status := newFixture().run(t.Context(), line)
 		if status != 1 || stdout != "" || !strings.Contains(stderr, "is deploy/rbac applied?") {

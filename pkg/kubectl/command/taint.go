@@ -73,8 +73,8 @@ func taintCommand(env *environment) *cobra.Command {
 		Long: `Update the taints of devices. Only pods that tolerate all taints of a device get it: with
 spec.tolerations, which match as they do the taints of nodes.
 
-The effects are NoSchedule, and NoExecute: the pods that hold the device and do not tolerate the
-taint are evicted. A minus at the end removes a taint. ` + deviceNames,
+The effects are NoSchedule and NoExecute. NoExecute also evicts the pods that hold the device and do
+not tolerate the taint. A minus at the end removes a taint. ` + deviceNames,
 		Example: `  # Only pods that tolerate dedicated=training get this GPU
   kubectl device taint gpu-7/GPU-7f3a dedicated=training:NoSchedule
 
@@ -199,7 +199,7 @@ func (c taintChange) apply(
 // others go on.
 func (e *environment) taint(command *cobra.Command, targets []string, change taintChange) error {
 	var names []string
-	of := map[string][]string{} // devices by node, as they were written
+	byNode := map[string][]string{} // devices by node, as they were written
 	for _, target := range targets {
 		node, device, slash := strings.Cut(target, "/")
 		if slash && device == "" { // as of a variable that is not set
@@ -209,11 +209,11 @@ func (e *environment) taint(command *cobra.Command, targets []string, change tai
 		if !slices.Contains(names, node) {
 			names = append(names, node)
 		}
-		of[node] = append(of[node], device)
+		byNode[node] = append(byNode[node], device)
 	}
 	var failed []error
 	for _, name := range names {
-		outcomes, err := e.taintNode(command.Context(), name, of[name], change)
+		outcomes, err := e.taintNode(command.Context(), name, byNode[name], change)
 		if err != nil {
 			failed = append(failed, err)
 			continue

@@ -106,7 +106,7 @@ func TestDevicesAreCordonedAndTainted(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeTaintedIsSaid(t *testing.T) {
+func TestErrorsNameDevicesThatCannotBeTainted(t *testing.T) {
 	for line, want := range map[string]string{
 		"cordon large/":                           `"large/" names no device: write one behind the slash, or leave out`,
 		"uncordon large/gpu-0 large/":             `"large/" names no device`,

@@ -140,8 +140,8 @@ func devicesNamed(node *devices.Node, taints []deviceinfo.DeviceTaint, name stri
 		return nil, fmt.Errorf("node %q has several devices %q, such as %s and %s: write more of the path",
 			node.Name, name, ends[0], ends[1])
 	case len(within) == 1:
-		for _, of := range within {
-			return of, nil
+		for _, device := range within {
+			return device, nil
 		}
 	case len(within) > 1:
 		return nil, fmt.Errorf("node %q has %d groups %q: write more of the path", node.Name, len(within), name)

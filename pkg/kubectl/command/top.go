@@ -31,15 +31,13 @@ func topCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "top [NODE...]",
 		Short: "Show how much of each kind of device is in use, and the largest group that is free",
-		Long: `Show for each node and each kind of device how many are free, shared and taken as a whole, how much
-of them is in use, and how fragmented they are: the largest group of devices that are all free.
+		Long: `Show for each node and each kind of device how many are free, shared, and whole for one pod. USE is
+the part that pods hold. The largest group of free devices shows how fragmented a node is.
 
-Each device counts once. Cordoned are those that no pod holds and no new pod gets, also because
-their node is cordoned or not ready, and tainted those that no pod holds and only pods that tolerate
-their taints get: they are not free.
+Each device counts once. No new pod gets a cordoned device: an administrator cordoned it or its node,
+or the node is not ready. Only pods that tolerate its taints get a tainted one. Neither is free.
 
-USE is what pods hold. MEMORY USED is how much of the devices' memory programs really use, where
-nodes can say that: it was read at most some minutes ago.
+MEMORY USED is the memory that programs really use, some minutes old at most.
 
 The lines of all nodes together come last. Their largest free group is that of a single node.`,
 		Example: `  # The use of all devices

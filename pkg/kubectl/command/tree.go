@@ -48,7 +48,7 @@ func (t *nodesTable) treeOf(node *devices.Node) []columns.Row {
 	if root.device != nil {
 		rows = t.rowsOf(rows[:0], columns.Cell{Text: node.Name, Style: columns.Bold}, "", root)
 	}
-	return t.below(rows, "", root)
+	return t.appendBranches(rows, "", root)
 }
 
 // freeOf says how many devices of a node are free of those that are healthy, and how many are not
@@ -106,8 +106,8 @@ func (b *branch) child(name string) *branch {
 	return child
 }
 
-// below adds the rows of what is below a branch. lines is what stands in front of them.
-func (t *nodesTable) below(rows []columns.Row, lines string, b *branch) []columns.Row {
+// appendBranches adds the rows of what is below a branch. lines is what stands in front of them.
+func (t *nodesTable) appendBranches(rows []columns.Row, lines string, b *branch) []columns.Row {
 	for i, child := range b.branches {
 		corner, more := "├─ ", "│  "
 		if i == len(b.branches)-1 {
@@ -124,7 +124,7 @@ func (t *nodesTable) below(rows []columns.Row, lines string, b *branch) []column
 		} else {
 			rows = t.rowsOf(rows, name, rest, child)
 		}
-		rows = t.below(rows, lines+more, child)
+		rows = t.appendBranches(rows, lines+more, child)
 	}
 	return rows
 }

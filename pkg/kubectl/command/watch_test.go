@@ -101,7 +101,7 @@ func TestAWatchedPodIsPrintedWhenItsDevicesChangeAndAtNoOtherTime(t *testing.T) 
 	f := newFixture(pod.DeepCopy())
 	w := f.watch(t, "pods --watch")
 	w.want("POD CONTAINER NODE DEVICE HAS STATE SINCE REASON",
-		"p main <none> <none> requests 1 nvidia.com/gpu Waiting 3h no scheduler has looked at it yet")
+		"p main <none> <none> requests 1 nvidia.com/gpu Waiting 3h no scheduler has tried it yet")
 	f.createPod(t, newPod("plain"))
 	pod = bound(t, pod, "n", map[string]map[string]int64{"main": wholeGPU(0)})
 	f.updatePod(t, pod)
@@ -117,9 +117,9 @@ func TestAWatchedPodIsPrintedWhenItsDevicesChangeAndAtNoOtherTime(t *testing.T) 
 func TestAWatchedPodThatRequestsNoDevicesAnyMoreIsPrintedAsDeleted(t *testing.T) {
 	for flags, want := range map[string][]string{
 		"--no-headers": {
-			"p main <none> <none> requests 2 gpu/a/cards Waiting 3h no scheduler has looked at it yet",
+			"p main <none> <none> requests 2 gpu/a/cards Waiting 3h no scheduler has tried it yet",
 			"p main <none> <none> requests 2 gpu/a/cards Deleted 3h <none>",
-			"q main <none> <none> requests 1 nvidia.com/gpu Waiting 3h no scheduler has looked at it yet",
+			"q main <none> <none> requests 1 nvidia.com/gpu Waiting 3h no scheduler has tried it yet",
 		},
 		"-o name": {"pod/p", "pod/p", "pod/q"},
 	} {

@@ -32,12 +32,11 @@ func webCommand(env *environment) *cobra.Command {
 		Use:   "web",
 		Short: "Show a map of the devices in the browser",
 		Long: `Show a map of the devices in the browser: each node with its devices in their groups, what is free,
-used, shared and unhealthy, and the pods that wait for devices. It follows the cluster until the
-command is interrupted. For why a pod waits, and where it would go after changes, it queries
-the scheduler.
+used, shared and unhealthy, and the pods that wait for devices. It follows the cluster until you
+interrupt the command. The scheduler says why a pod waits, and where it would go after changes.
 
-The page is served by this command, on an address that no other machine reaches, with your own
-rights. Every user with the address that is printed sees the map: the address has a key in it.`,
+This command serves the page with your own rights, on an address that no other machine reaches. Every
+user with the printed address sees the map: the address has a key in it.`,
 		Example: `  # The map of the cluster, in the browser
   kubectl device web
 

@@ -117,15 +117,15 @@ type Resource struct {
 	// Capacity is all there is, and Allocatable what pods may have of it.
 	Capacity    int64 `json:"capacity"`
 	Allocatable int64 `json:"allocatable"`
-	// Used is what pods hold, as the scheduler counts it, and what is used outside of Kubernetes.
-	// Of a mask it is 0.
+	// Used is what no other pod gets, as the scheduler counts it: what pods hold, what is used
+	// outside of Kubernetes, and all there is of a device that is Whole. Of a mask it is 0.
 	Used int64 `json:"used"`
 	// Outside is the part of Used that is used outside of Kubernetes.
 	Outside int64 `json:"usedOutside,omitempty"`
 }
 
-// whole returns all that pods may have of it, or, of a device that is unhealthy, might have had.
-func (r Resource) whole() int64 { return cmp.Or(r.Allocatable, r.Capacity) }
+// total returns all that pods may have of it, or, of a device that is unhealthy, might have had.
+func (r Resource) total() int64 { return cmp.Or(r.Allocatable, r.Capacity) }
 
 // Mask reports whether the resource is a bit mask.
 func (r Resource) Mask() bool { return resource.IsEnumResource(types.ResourceName(r.Name)) }
@@ -137,6 +137,8 @@ type Holder struct {
 	UID       string `json:"uid"`
 	Container string `json:"container"`
 	State     State  `json:"state"`
+	// Enforcement is what holds the container to what it has: hardware, policed or counted.
+	Enforcement deviceinfo.Enforcement `json:"enforcement"`
 	// MemoryUsed is how many bytes of the device's memory the container really uses, by the same
 	// reading as the device's Measured.
 	MemoryUsed device.Reading `json:"memoryUsed,omitzero"`
@@ -150,7 +152,7 @@ func (d *Device) usedPart() float64 {
 	part := 0.0
 	for _, r := range d.Resources {
 		if !r.Mask() && r.Used > 0 {
-			part = max(part, float64(r.Used)/float64(max(r.whole(), r.Used)))
+			part = max(part, float64(r.Used)/float64(max(r.total(), r.Used)))
 		}
 	}
 	return part

@@ -142,7 +142,7 @@ func TestTheLargestFreeGroupIsTheLargestOfAll(t *testing.T) {
 	}
 }
 
-func TestWhoHoldsWhat(t *testing.T) {
+func TestHoldersOfDevicesAreListed(t *testing.T) {
 	two := map[string]int64{"grp/0/gpu/a/cards": 1, "grp/0/gpu/a/memory": 100, "grp/1/gpu/b/cards": 1}
 	renumbered := map[string]int64{"grp/7/gpu/b/cards": 1}
 	for name, test := range map[string]struct {
@@ -234,6 +234,35 @@ func TestAnInitContainerSharesItsDeviceWithTheNext(t *testing.T) {
 	d := NewNode(nodeOf(t, all, all), []*corev1.Pod{pod}, time.Time{}).Devices[0]
 	if r := d.Resources[0]; r.Used != 80 || len(d.Holders) != 2 {
 		t.Errorf("%d are used by %d containers, want 80 by 2", r.Used, len(d.Holders))
+	}
+}
+
+// Who has one resource of a device as a whole has all of it: no other pod gets the rest.
+func TestADeviceThatOnePodHasAloneIsUsedCompletely(t *testing.T) {
+	all := map[string]int64{"gpu/a/cards": 1, "gpu/a/memory": 80, "gpu/a/enumType": 4}
+	for name, test := range map[string]struct {
+		holds, allocatable map[string]int64
+		want               string
+	}{
+		"the card":                     {map[string]int64{"gpu/a/cards": 1}, all, "cards 1, enumType 0, memory 80"},
+		"all memory":                   {map[string]int64{"gpu/a/memory": 80}, all, "cards 1, enumType 0, memory 80"},
+		"a part of the memory":         {map[string]int64{"gpu/a/memory": 20}, all, "cards 0, enumType 0, memory 20"},
+		"the card of an unhealthy one": {map[string]int64{"gpu/a/cards": 1}, nil, "cards 1, enumType 0, memory 80"},
+		"nothing":                      {nil, all, "cards 0, enumType 0, memory 0"},
+		"a part of an unhealthy one":   {map[string]int64{"gpu/a/memory": 20}, nil, "cards 0, enumType 0, memory 20"},
+	} {
+		var pods []*corev1.Pod
+		if test.holds != nil {
+			pods = append(pods, podOf(t, "p", test.holds))
+		}
+		node := NewNode(nodeOf(t, all, test.allocatable), pods, time.Time{})
+		var texts []string
+		for _, r := range node.Devices[0].Resources {
+			texts = append(texts, fmt.Sprint(r.Name, " ", r.Used))
+		}
+		if got := strings.Join(texts, ", "); got != test.want {
+			t.Errorf("%s: used are %s, want %s", name, got, test.want)
+		}
 	}
 }
 

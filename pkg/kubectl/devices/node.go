@@ -111,6 +111,8 @@ type nodeBuilder struct {
 	devices map[string]*Device   // by path
 	byID    map[deviceID]*Device // nil for several of one ID
 	alone   map[*Device]bool     // somebody has all there is of a resource
+
+	enforcement deviceinfo.ShareEnforcement
 }
 
 func (b *nodeBuilder) problem(format string, args ...any) {
@@ -201,6 +203,11 @@ func (b *nodeBuilder) addHolders(pods []*corev1.Pod) {
 	if err != nil {
 		b.problem("unreadable report of holders: %v; kubecri on the node writes it: see its log", err)
 	}
+	b.enforcement, err = deviceinfo.DecodeShareEnforcement(b.node.Annotations[deviceinfo.ShareEnforcementAnnotation])
+	if err != nil {
+		b.problem("it is not known what holds containers to shares: %v; kubecri on the node writes it: see its log",
+			err)
+	}
 	b.alone = map[*Device]bool{}
 	known := map[apitypes.UID]bool{}
 	for _, pod := range pods {
@@ -239,30 +246,40 @@ func (b *nodeBuilder) addHolder(a *allocation) {
 		}
 		r := &d.Resources[i]
 		r.Used = addCapped(r.Used, quantity)
-		if quantity >= r.whole() {
+		if quantity >= r.total() {
 			b.alone[d] = true
 		}
 	}
 	for _, container := range slices.Sorted(maps.Keys(a.containers)) {
-		of := map[*Device]map[string]int64{}
+		amounts := map[*Device]map[string]int64{}
 		for name, quantity := range a.containers[container] {
 			path, err := resource.ParsePath(name)
 			if err != nil || quantity <= 0 {
 				continue
 			}
 			d := b.find(path)
-			if of[d] == nil {
-				of[d] = map[string]int64{}
+			if amounts[d] == nil {
+				amounts[d] = map[string]int64{}
 			}
-			of[d][path.Resource()] = quantity
+			amounts[d][path.Resource()] = quantity
 		}
-		for d, resources := range of {
+		for d, resources := range amounts {
 			d.Holders = append(d.Holders, Holder{
 				Namespace: a.pod.Namespace, Pod: a.pod.Name, UID: string(a.pod.UID), Container: container,
-				State: a.state(container), Resources: resources,
+				State: a.state(container), Resources: resources, Enforcement: b.enforcementOf(d, resources, a.pod),
 			})
 		}
 	}
+}
+
+// enforcementOf returns what holds a container of a pod to what it has of a device.
+func (b *nodeBuilder) enforcementOf(d *Device, has map[string]int64, pod *corev1.Pod) deviceinfo.Enforcement {
+	for name, quantity := range has {
+		if r, _ := d.Quantity(name); !r.Mask() && quantity >= r.total() {
+			return deviceinfo.EnforcedByHardware
+		}
+	}
+	return b.enforcement.Of(d.Path, pod.Annotations[deviceinfo.OnShareExceededAnnotation])
 }
 
 // addReasons reads why devices are unhealthy. A reason for a device that is healthy is older than
@@ -286,13 +303,13 @@ func (b *nodeBuilder) addAttributes() {
 	if err != nil {
 		b.problem("the attributes of devices are not known: %v; kubecri on the node writes them: see its log", err)
 	}
-	for path, of := range attributes {
+	for path, deviceAttributes := range attributes {
 		d := b.devices[path]
 		if d == nil {
 			continue // it has left the inventory, or is about to come
 		}
-		d.Attributes = of
-		if name := of["productName"]; name.Kind() == device.StringAttribute {
+		d.Attributes = deviceAttributes
+		if name := deviceAttributes["productName"]; name.Kind() == device.StringAttribute {
 			d.Model = name.String()
 		}
 	}
@@ -308,17 +325,18 @@ func (b *nodeBuilder) addUsage(now time.Time) {
 	if !known || b.NotReady {
 		return
 	}
-	for path, of := range usage.Devices {
+	for path, deviceUsage := range usage.Devices {
 		d := b.devices[path]
-		total, totalKnown := of.MemoryTotal.Value()
-		used, usedKnown := of.MemoryUsed.Value()
+		total, totalKnown := deviceUsage.MemoryTotal.Value()
+		used, usedKnown := deviceUsage.MemoryUsed.Value()
 		if d == nil || !totalKnown || !usedKnown {
 			continue
 		}
 		d.Measured = &Measured{
-			Time: metav1.Time{Time: usage.Time}, MemoryTotal: total, MemoryUsed: used, MemoryUnowned: of.Unowned,
+			Time: metav1.Time{Time: usage.Time}, MemoryTotal: total, MemoryUsed: used,
+			MemoryUnowned: deviceUsage.Unowned,
 		}
-		for _, container := range of.Containers {
+		for _, container := range deviceUsage.Containers {
 			for i := range d.Holders {
 				if h := &d.Holders[i]; h.UID == container.PodUID && h.Container == container.Container {
 					h.MemoryUsed = container.MemoryUsed
@@ -345,10 +363,10 @@ func (b *nodeBuilder) addTaints() {
 		b.problem("pods get none of the node's devices: %v; kubectl device taint writes it", err)
 	}
 	for _, d := range b.Devices {
-		for _, of := range deviceinfo.TaintsOf(list, d.Path) {
-			taint := Taint{Key: of.Key, Value: of.Value, Effect: of.Effect}
-			if !of.TimeAdded.IsZero() {
-				taint.TimeAdded = &metav1.Time{Time: of.TimeAdded}
+		for _, source := range deviceinfo.TaintsOf(list, d.Path) {
+			taint := Taint{Key: source.Key, Value: source.Value, Effect: source.Effect}
+			if !source.TimeAdded.IsZero() {
+				taint.TimeAdded = &metav1.Time{Time: source.TimeAdded}
 			}
 			d.Taints = append(d.Taints, taint)
 		}
@@ -366,8 +384,15 @@ func (b *nodeBuilder) complete() {
 			if d.Use == Free {
 				d.Use = Shared
 			}
-			if b.alone[d] || r.Outside > 0 && r.Outside >= r.whole() {
+			if b.alone[d] || r.Outside > 0 && r.Outside >= r.total() {
 				d.Use = Whole
+			}
+		}
+		if d.Use == Whole {
+			for i := range d.Resources {
+				if r := &d.Resources[i]; !r.Mask() {
+					r.Used = max(r.Used, r.total())
+				}
 			}
 		}
 		slices.SortFunc(d.Resources, func(a, b Resource) int { return cmp.Compare(a.Name, b.Name) })

@@ -152,17 +152,17 @@ func requestsOf(pod *corev1.Pod) (map[string]map[string]int64, error) {
 	requests := map[string]map[string]int64{}
 	for _, containers := range []map[string]types.ContainerInfo{info.InitContainers, info.RunningContainers} {
 		for name, container := range containers {
-			of := map[string]int64{}
+			counts := map[string]int64{}
 			for plain, quantity := range container.KubeRequests {
 				if resource.IsExtendedResource(plain) && quantity > 0 {
-					of[string(plain)] = quantity
+					counts[string(plain)] = quantity
 				}
 			}
 			for request, quantity := range container.Requests {
-				of[string(request)] = quantity
+				counts[string(request)] = quantity
 			}
-			if len(of) > 0 {
-				requests[name] = of
+			if len(counts) > 0 {
+				requests[name] = counts
 			}
 		}
 	}
@@ -225,7 +225,7 @@ func refusal(pod *corev1.Pod, container string) string {
 func whyWaiting(bound *corev1.PodCondition) string {
 	switch {
 	case bound == nil:
-		return "no scheduler has looked at it yet"
+		return "no scheduler has tried it yet"
 	case bound.Message == "":
 		return bound.Reason
 	default:

@@ -287,19 +287,19 @@ func addCapped(a, b int64) int64 {
 }
 
 // add adds the usage of a node to the usage of all.
-func (u *Usage) add(of *Usage) {
-	u.Devices += of.Devices
-	u.Free += of.Free
-	u.Cordoned += of.Cordoned
-	u.Tainted += of.Tainted
-	u.Shared += of.Shared
-	u.Whole += of.Whole
-	u.Unhealthy += of.Unhealthy
-	u.UsedDevices += of.UsedDevices
-	u.addResources(of.Resources)
-	u.addMeasured(of.Measured)
-	u.LargestFree = larger(u.LargestFree, of.LargestFree)
-	for _, level := range of.MostFree {
+func (u *Usage) add(other *Usage) {
+	u.Devices += other.Devices
+	u.Free += other.Free
+	u.Cordoned += other.Cordoned
+	u.Tainted += other.Tainted
+	u.Shared += other.Shared
+	u.Whole += other.Whole
+	u.Unhealthy += other.Unhealthy
+	u.UsedDevices += other.UsedDevices
+	u.addResources(other.Resources)
+	u.addMeasured(other.Measured)
+	u.LargestFree = larger(u.LargestFree, other.LargestFree)
+	for _, level := range other.MostFree {
 		i := slices.IndexFunc(u.MostFree, func(have LevelFree) bool {
 			return levelOf(have.Path) == levelOf(level.Path)
 		})

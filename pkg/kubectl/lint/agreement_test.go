@@ -330,6 +330,26 @@ func TestLintAndTheSchedulerReadTheSameRequests(t *testing.T) {
 	}
 }
 
+// A request for devices is written under a container: for the pod as a whole, no cluster serves it.
+func TestLintAndTheSchedulerRefuseDevicesOfThePodAsAWhole(t *testing.T) {
+	for request, refused := range map[string]bool{
+		`"gpu/a/cards":1`: true, `"gpu/a/memory":"20Gi"`: true, `"numa/A/vendor.example:nic":1`: true,
+		`"nvidia.com/gpu":1`: true, `"resource/group/power":1`: true,
+		`"gpu/gpu-generate-topology":1`: false, `"numa/A/vendor.example:nic/=eth0/device":0`: false,
+	} {
+		pod := podOf("nvidia.com/gpu=1 vendor.example/nic=1", "")
+		pod.Annotations = map[string]string{deviceinfo.Annotation: `{"requests":{` + request + `}}`}
+		_, waits, malformed := newScheduler(t).schedule(t, pod)
+		errors, warnings := lintOf(t, pod, nil)
+		const want = "a pod as a whole gets no devices: write the request under one of its containers"
+		if malformed != refused || (errors != "") != refused || warnings != "" ||
+			refused && (!strings.Contains(waits, want) || !strings.Contains(errors, want)) {
+			t.Errorf("%s: the pod waits: %q (malformed: %t), lint says %q and warns %q", request, waits, malformed,
+				errors, warnings)
+		}
+	}
+}
+
 // lintOf returns the errors and the warnings that lint finds in a pod. The cluster may be nil.
 func lintOf(t *testing.T, pod *corev1.Pod, cluster *lint.Cluster) (errors, warnings string) {
 	t.Helper()

@@ -35,8 +35,8 @@ type annotation struct {
 func (l *linter) checkAnnotation(p *pod, e entry) {
 	a := &annotation{linter: l, pod: p, key: e.key, value: e.value}
 	if e.value.Kind != yaml.ScalarNode || e.value.Tag != "!!str" {
-		l.at(Error, e.value, "annotation %s: the value is no string: write \"|\" behind the key, and the JSON in the "+
-			"lines below", annotationKey)
+		l.addAt(Error, e.value, "annotation %s: the value is no string: write \"|\" behind the key, and the JSON in "+
+			"the lines below", annotationKey)
 		return
 	}
 	text := e.value.Value
@@ -45,7 +45,7 @@ func (l *linter) checkAnnotation(p *pod, e entry) {
 	}
 	containers := len(p.Spec.InitContainers) + len(p.Spec.Containers)
 	if err := request.CheckSize(containers, text); err != nil {
-		l.at(Error, e.key, "%v", err)
+		l.addAt(Error, e.key, "%v", err)
 		return
 	}
 	a.checkReserved()
@@ -55,13 +55,13 @@ func (l *linter) checkAnnotation(p *pod, e entry) {
 		return
 	}
 	if err := request.CheckCounts(a.written); err != nil {
-		l.at(Error, e.key, "%v", err)
+		l.addAt(Error, e.key, "%v", err)
 		return
 	}
 	for _, mistake := range request.Mistakes(a.written, a.source) {
 		if !mistake.Option || !a.mayBeOption(types.ResourceName(mistake.Word), mistake.Known) {
 			a.add(Warning, a.inner(a.source.Offset(mistake.Field)), "annotation %s: %s: %s", annotationKey,
-				mistake.Field, mistake.Problem).about(mistake.Word, mistake.Known)
+				mistake.Field, mistake.Problem).suggest(mistake.Word, mistake.Known)
 		}
 	}
 	wrong := map[string]bool{} // fields
@@ -81,7 +81,7 @@ func (l *linter) checkAnnotation(p *pod, e entry) {
 }
 
 // place returns the place of a byte of the value.
-func (a *annotation) place(offset int) int { return a.text.within(a.value, offset) }
+func (a *annotation) place(offset int) int { return a.text.positionInScalar(a.value, offset) }
 
 // inner returns the place of what is in the quotes that begin at a byte of the value.
 func (a *annotation) inner(offset int) int {
@@ -154,7 +154,7 @@ func (a *annotation) checkContainers(list string, containers map[string]types.Co
 		}
 		merged, err := deviceinfo.PodRequest(a.pod.Pod, one)
 		if err != nil {
-			a.add(Error, a.inner(a.source.Offset(field)), "%v", err).about(name, names)
+			a.add(Error, a.inner(a.source.Offset(field)), "%v", err).suggest(name, names)
 			continue
 		}
 		for _, request := range slices.Sorted(maps.Keys(info.Requests)) {
@@ -185,16 +185,16 @@ func (a *annotation) names(list string) (names []string) {
 }
 
 // mayBeOption reports whether a request that is for no device may be an option of a plugin, which
-// lint does not know: it is called unlike all that lint knows.
+// lint does not know: it has a family, as options have, and is called unlike all that lint knows.
 func (a *annotation) mayBeOption(name types.ResourceName, options []string) bool {
 	if slices.Contains(options, string(name)) || slices.Contains(options, strings.TrimPrefix(string(name), prefix)) {
 		return true
 	}
-	family, _, _ := strings.Cut(strings.TrimPrefix(string(name), prefix), "/")
+	family, _, hasFamily := strings.Cut(strings.TrimPrefix(string(name), prefix), "/")
 	known := request.Nearest(string(name), options) != "" || slices.ContainsFunc(options, func(option string) bool {
 		return strings.HasPrefix(option, family+"/")
 	})
-	return !known
+	return hasFamily && !known
 }
 
 // prefix begins the full form of a request.
@@ -224,11 +224,11 @@ func (a *annotation) checkSelection(field string, name types.ResourceName, selec
 	ids, numaNodes := a.cluster.ids[selected.Resource], a.cluster.numa[selected.Resource]
 	if selected.ID != "" && !ids[selected.ID] {
 		a.add(Warning, a.segment(offset, name, kubeletdevice.ByID+selected.ID), "annotation %s: %s: %s", annotationKey,
-			field, request.UnknownDevice(selected)).about(selected.ID, slices.Sorted(maps.Keys(ids)))
+			field, request.UnknownDevice(selected)).suggest(selected.ID, slices.Sorted(maps.Keys(ids)))
 	}
 	if numa, named := strings.CutPrefix(selected.NUMA, kubeletdevice.ByID); named && !numaNodes[numa] {
 		a.add(Warning, a.segment(offset, name, selected.NUMA), "annotation %s: %s: no node has a device of %s on NUMA "+
-			"node %s", annotationKey, field, selected.Resource, numa).about(numa, slices.Sorted(maps.Keys(numaNodes)))
+			"node %s", annotationKey, field, selected.Resource, numa).suggest(numa, slices.Sorted(maps.Keys(numaNodes)))
 	}
 }
 
@@ -241,7 +241,7 @@ func (a *annotation) checkCount(field string, offset int, name types.ResourceNam
 	switch {
 	case !known:
 		a.add(Warning, a.inner(offset), "annotation %s: %s: no node has the resource %q", annotationKey, field, name).
-			about(string(name), a.cluster.plainNames())
+			suggest(string(name), a.cluster.plainNames())
 	case quantity > most:
 		a.add(Warning, a.inner(offset), "annotation %s: %s: no node has more than %s of it", annotationKey, field,
 			grouptree.Human(most)).Word = string(name)
@@ -260,7 +260,7 @@ func (a *annotation) compare(field string, offset int, request types.ResourceNam
 	}
 	for level := range path.Levels() {
 		if !a.cluster.levels[level] {
-			warn(level, "no node has the level %q", level).about(level, a.cluster.levelNames())
+			warn(level, "no node has the level %q", level).suggest(level, a.cluster.levelNames())
 			return
 		}
 	}
@@ -269,10 +269,10 @@ func (a *annotation) compare(field string, offset int, request types.ResourceNam
 	switch {
 	case k.resource == "memory-millionths": // no device has it
 	case !known && k.level == "":
-		warn(k.resource, "no node has %q of its own", k.resource).about(k.resource, a.cluster.resourcesOf(k.level))
+		warn(k.resource, "no node has %q of its own", k.resource).suggest(k.resource, a.cluster.resourcesOf(k.level))
 	case !known:
 		warn(k.resource, "no %s of any node has %q", k.level, k.resource).
-			about(k.resource, a.cluster.resourcesOf(k.level))
+			suggest(k.resource, a.cluster.resourcesOf(k.level))
 	case !resource.IsEnumResource(request) && quantity > most:
 		warn(k.resource, "it is %s: no node has more of it than %s in one %s", grouptree.Human(quantity),
 			grouptree.Human(most), k.level).Word = k.resource
@@ -311,7 +311,7 @@ func (a *annotation) checkUncovered(container string, requests, limits types.Res
 }
 
 // wholeDevice is the resource of which a device has 1 if its plugin shares it or gives it away as a
-// whole, as docs/plugins.md has it.
+// whole, as docs/vendors/plugins.md has it.
 const wholeDevice = "cards"
 
 // countedAs returns the plain resource that counts the whole devices that a path is for. Kubelet

@@ -61,13 +61,13 @@ func (l *linter) add(severity Severity, place int, format string, args ...any) *
 	return &l.findings[len(l.findings)-1]
 }
 
-// at adds a finding at a node of the YAML.
-func (l *linter) at(severity Severity, node *yaml.Node, format string, args ...any) *Finding {
+// addAt adds a finding at a node of the YAML.
+func (l *linter) addAt(severity Severity, node *yaml.Node, format string, args ...any) *Finding {
 	return l.add(severity, l.text.begin(node), format, args...)
 }
 
-// about names the word that is wrong, and looks for one that is known.
-func (f *Finding) about(word string, known []string) {
+// suggest names the word that is wrong, and looks for one that is known.
+func (f *Finding) suggest(word string, known []string) {
 	f.Word, f.Nearest = word, request.Nearest(word, known)
 }
 

@@ -83,7 +83,7 @@ func TestPlacesInAValueAreThoseInTheText(t *testing.T) {
 					if r == ' ' || r == '\n' || r == '\t' {
 						continue
 					}
-					place := text.within(node, i)
+					place := text.positionInScalar(node, i)
 					stands := strings.TrimPrefix(content[place:], `\`)
 					if !strings.HasPrefix(stands, string(r)) || place <= last {
 						t.Fatalf("byte %d of the value (%q) is at %d, %.10q\n%s", i, r, place, content[place:], content)
@@ -103,7 +103,7 @@ func TestAPlaceThatCannotBeKnownIsTheBeginning(t *testing.T) {
 	}
 	node, text := get(document.Content[0], "key"), newText(content)
 	for offset := 1; offset < len(node.Value)+2; offset++ {
-		if got := text.within(node, offset); got != len("key: ") {
+		if got := text.positionInScalar(node, offset); got != len("key: ") {
 			t.Errorf("byte %d: %d", offset, got)
 		}
 	}
@@ -168,8 +168,16 @@ func TestFindings(t *testing.T) {
 		},
 		"whole GPUs of the pod": {
 			value: `{"requests": {"nvidia.com/gpu": 1}}`, spec: oneMain,
-			want: "f:2:65: warning: annotation KubeDevice/DeviceInfo: requests[\"nvidia.com/gpu\"]: " +
+			want: "f:2:65: error: annotation KubeDevice/DeviceInfo: requests[\"nvidia.com/gpu\"]: " +
 				"a pod as a whole gets no devices",
+		},
+		"what may be an option of a plugin": {
+			value: `{"runningcontainer": {"main": {"requests": {"gpus/mode": 1}}}}`, spec: oneMain, offline: true,
+		},
+		"no path, count or option": {
+			value: `{"runningcontainer": {"main": {"requests": {"gpus": 1}}}}`, spec: oneMain, offline: true,
+			want: `f:2:95: warning: annotation KubeDevice/DeviceInfo: runningcontainer["main"].requests["gpus"]: no ` +
+				"device scheduler reads this request, and it has no effect",
 		},
 		"as many limits as whole GPUs": {
 			value: `{"runningcontainer": {"main": {"requests": {"gpu/x/cards": 1}}}}`,

@@ -61,7 +61,7 @@ func inObject(object *yaml.Node, kind string) []template {
 		return []template{t}
 	}
 	s := search{object: t, visited: map[*yaml.Node]bool{}}
-	s.in(object, "")
+	s.visit(object, "")
 	if len(s.found) > 0 {
 		s.found[0].outer = metadata
 	}
@@ -81,8 +81,8 @@ type search struct {
 	found   []template
 }
 
-// in searches a node, which is at a path of the object.
-func (s *search) in(node *yaml.Node, path string) {
+// visit searches a node, which is at a path of the object.
+func (s *search) visit(node *yaml.Node, path string) {
 	if node = resolve(node); node == nil || s.visited[node] {
 		return
 	}
@@ -98,12 +98,12 @@ func (s *search) in(node *yaml.Node, path string) {
 	}
 	if node.Kind == yaml.SequenceNode {
 		for i, item := range node.Content {
-			s.in(item, fmt.Sprintf("%s[%d]", path, i))
+			s.visit(item, fmt.Sprintf("%s[%d]", path, i))
 		}
 		return
 	}
 	for _, e := range entries(node) {
-		s.in(e.value, strings.TrimPrefix(path+"."+e.key.Value, "."))
+		s.visit(e.value, strings.TrimPrefix(path+"."+e.key.Value, "."))
 	}
 }
 

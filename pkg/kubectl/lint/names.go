@@ -31,13 +31,13 @@ func (l *linter) checkNames(t template, p *pod) {
 	}
 	for _, err := range compiled.Errors {
 		at := l.keyOf(err, annotations, p.limits)
-		l.at(Error, at, "%v", err).Word = err.Key
+		l.addAt(Error, at, "%v", err).Word = err.Key
 	}
 	if len(compiled.Errors) > 0 || p.written == nil {
 		return
 	}
 	if _, err := request.WithNames(p.Pod, p.written); err != nil {
-		l.at(Error, get(t.metadata, "annotations"), "%v", err)
+		l.addAt(Error, get(t.metadata, "annotations"), "%v", err)
 	}
 }
 

@@ -95,10 +95,26 @@ var hamiTests = map[string]namesTest{
 		pod: limits(`nvidia.com/gpu: 5, nvidia.com/gpumem: 1000`), waits: "have fewer than 5", node: true,
 	},
 
-	"a part of the compute time is not allocated": {
-		pod: limits(`nvidia.com/gpu: 1, nvidia.com/gpumem: 3000, nvidia.com/gpucores: 30`),
-		waits: `container "main": nvidia.com/gpucores is "30": parts of a GPU's compute time are not allocated: ` +
-			`remove it to share the GPU by memory alone, or write 100 for the whole GPU`,
+	"memory and compute time of a GPU": {
+		pod:  limits(`nvidia.com/gpu: 1, nvidia.com/gpumem: 3000, nvidia.com/gpucores: 30`),
+		gets: "main: GPU-3/cores=30 GPU-3/memory=3000Mi",
+	},
+	"memory and compute time of each of several GPUs": {
+		pod:  limits(`nvidia.com/gpu: 2, nvidia.com/gpumem-percentage: 50, nvidia.com/gpucores: 60`),
+		gets: "main: GPU-2/cores=60 GPU-2/memory=40Gi GPU-3/cores=60 GPU-3/memory=40Gi",
+	},
+	"a part of the compute time with all memory is the whole GPU": {
+		pod: limits(`nvidia.com/gpu: 1, nvidia.com/gpucores: 30`), gets: "main: GPU-3/cards=1",
+	},
+	"a part of the compute time alone is one whole GPU": {
+		pod: limits(`nvidia.com/gpucores: 30`), gets: "main: GPU-3/cards=1",
+	},
+	"containers whose compute times do not fit on one GPU have different ones": {
+		pod: `spec:
+  containers:
+  - {name: main, resources: {limits: {nvidia.com/gpumem: 1024, nvidia.com/gpucores: 60}}}
+  - {name: other, resources: {limits: {nvidia.com/gpumem: 1024, nvidia.com/gpucores: 60}}}`,
+		gets: "main: GPU-3/cores=60 GPU-3/memory=1Gi, other: GPU-2/cores=60 GPU-2/memory=1Gi",
 	},
 	"priorities are not supported": {
 		pod: limits(`nvidia.com/gpu: 1, nvidia.com/priority: 1`), waits: `nvidia.com/priority is "1"`,
@@ -279,7 +295,7 @@ spec: {containers: [{name: a}, {name: b}]}`,
 	},
 	"a part of the multiprocessors is not supported": {
 		pod:   annotated(`gpu-fraction: "0.5", gpu-sm-percentage: "30"`, ""),
-		waits: "parts of a GPU's compute time are not allocated",
+		waits: "KAI's ways to share multiprocessors are not supported",
 	},
 	"what KAI's binder writes is refused": {
 		pod:   annotated(`nvidia.com/container.main.gpus.devices: GPU-0`, ""),

@@ -74,7 +74,7 @@ func (l *linter) readResources(p *pod, c *corev1.Container, running bool, node *
 		}
 		quantity, err := apiresource.ParseQuantity(e.value.Value)
 		if err != nil || quantity.Sign() < 0 || quantity.MilliValue()%1000 != 0 {
-			l.at(Error, e.value, "container %q: %q of %s is no whole number: write how many devices it gets",
+			l.addAt(Error, e.value, "container %q: %q of %s is no whole number: write how many devices it gets",
 				c.Name, e.value.Value, name).Word = e.value.Value
 			continue
 		}
@@ -105,12 +105,12 @@ func (l *linter) checkAnnotations(t template, p *pod) {
 		if mistake.Refused && (nearest == annotationKey || p.requests || len(p.limits) > 0) {
 			severity = Error
 		}
-		l.at(severity, at, "%s: %s", mistake.Field, mistake.Problem).about(mistake.Word, mistake.Known)
+		l.addAt(severity, at, "%s: %s", mistake.Field, mistake.Problem).suggest(mistake.Word, mistake.Known)
 	}
 	keys := request.AnnotationKeys()
 	for _, e := range entries(get(t.outer, "annotations")) {
 		if word := e.key.Value; slices.Contains(keys, word) {
-			l.at(Warning, e.key, "annotation %s of %s itself is not read: write it into the metadata of its pod "+
+			l.addAt(Warning, e.key, "annotation %s of %s itself is not read: write it into the metadata of its pod "+
 				"template", word, l.object).Word = word
 		}
 	}
@@ -128,8 +128,8 @@ func (l *linter) checkLimits(p *pod) {
 			continue // they are compiled to requests, and no node lists them
 		}
 		if !known {
-			l.at(Warning, limit.key, "no node has the resource %q", limit.name).
-				about(string(limit.name), l.cluster.plainNames())
+			l.addAt(Warning, limit.key, "no node has the resource %q", limit.name).
+				suggest(string(limit.name), l.cluster.plainNames())
 			continue
 		}
 		sum, before := limit.quantity.Value(), int64(0)
@@ -139,7 +139,7 @@ func (l *linter) checkLimits(p *pod) {
 			sums[limit.name] = sum
 		}
 		if sum > most && before <= most {
-			l.at(Warning, limit.value, "container %q: with it the pod requests %s of %s: no node has more than %s",
+			l.addAt(Warning, limit.value, "container %q: with it the pod requests %s of %s: no node has more than %s",
 				limit.container, grouptree.Human(sum), limit.name, grouptree.Human(most)).Word = limit.value.Value
 		}
 	}
@@ -152,9 +152,9 @@ func (l *linter) checkNodeName(t template, p *pod) {
 	switch node := get(t.spec, "nodeName"); {
 	case p.Spec.NodeName == "":
 	case p.requests:
-		l.at(Error, node, "the pod requests devices and would not get them: "+fix).Word = p.Spec.NodeName
+		l.addAt(Error, node, "the pod requests devices and would not get them: "+fix).Word = p.Spec.NodeName
 	case len(p.limits) > 0:
-		l.at(Warning, node, "if %s is a device of KubeDevice, the pod would not get it: "+fix,
+		l.addAt(Warning, node, "if %s is a device of KubeDevice, the pod would not get it: "+fix,
 			p.limits[0].name).Word = p.Spec.NodeName
 	}
 }

@@ -61,10 +61,11 @@ func (t *text) begin(node *yaml.Node) int {
 	return at
 }
 
-// within returns the place of a byte of a scalar's value. YAML folds, indents and escapes a value,
-// but all of its characters that are no blanks stand in the text in their order: it is the place
-// of the one of the same number. If text and value do not agree, it is where the scalar begins.
-func (t *text) within(node *yaml.Node, offset int) int {
+// positionInScalar returns the place of a byte of a scalar's value. YAML folds, indents and escapes
+// a value, but all of its characters that are no blanks stand in the text in their order: it is the
+// place of the one of the same number. If text and value do not agree, it is where the scalar
+// begins.
+func (t *text) positionInScalar(node *yaml.Node, offset int) int {
 	first := t.begin(node)
 	at := t.valueOf(node, first)
 	if at < 0 || offset < 0 || offset >= len(node.Value) {

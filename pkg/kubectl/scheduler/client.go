@@ -28,9 +28,9 @@ import (
 )
 
 const (
-	// connectTime is how long one scheduler may take to answer for the first time, port-forward
+	// connectTimeout is how long one scheduler may take to answer for the first time, port-forward
 	// included.
-	connectTime = 15 * time.Second
+	connectTimeout = 15 * time.Second
 	// retries is how often a request is made again that the scheduler puts off (429, 503).
 	retries = 4
 	// maxAnswer is how many bytes of an answer are read.
@@ -106,11 +106,11 @@ func connectTo(ctx context.Context, options Options, found []Instance) (*Client,
 // Dial connects to one scheduler: through a port-forward if it runs in a pod, or else to the
 // address on which it listens, if this machine reaches it.
 func Dial(ctx context.Context, options Options, instance Instance) (*Client, error) {
-	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	only := []Instance{instance}
 	if instance.Pod != "" {
-		tunnel, err := forward(ctx, options.Config, instance)
+		tunnel, err := openTunnel(ctx, options.Config, instance)
 		if err != nil {
 			return nil, err
 		}

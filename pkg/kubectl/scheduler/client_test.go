@@ -256,7 +256,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	}
 }
 
-func TestWhatIsPutOffIsAskedAgain(t *testing.T) {
+func TestPostponedRequestsAreRetried(t *testing.T) {
 	var tries atomic.Int32
 	scheduler := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if tries.Add(1) < 3 {

@@ -33,8 +33,8 @@ type tunnel struct {
 	problem *problem
 }
 
-// forward opens a tunnel. The caller stops it.
-func forward(ctx context.Context, config *rest.Config, instance Instance) (*tunnel, error) {
+// openTunnel opens a tunnel. The caller stops it.
+func openTunnel(ctx context.Context, config *rest.Config, instance Instance) (*tunnel, error) {
 	wrap := func(err error) error {
 		err = fmt.Errorf("forward port %d of pod %s/%s: %w", instance.Port, instance.PodNamespace, instance.Pod, err)
 		if strings.Contains(err.Error(), "is forbidden: ") { // what upgrades a connection passes on the text alone

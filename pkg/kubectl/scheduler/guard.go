@@ -27,19 +27,20 @@ type guard struct {
 	transport *http.Transport
 }
 
-// impostorError says that somebody else answers than the scheduler that is expected.
+// impostorError says that another user answers than the scheduler that is expected.
 type impostorError struct {
 	address, presented string
 	expected           []Instance
 }
 
 func (e *impostorError) Error() string {
-	who := "none of the schedulers that publish where they answer"
+	expected := "none of the schedulers that publish where they answer"
 	if len(e.expected) == 1 {
-		who = fmt.Sprintf("not %s, which scheduler %s publishes", e.expected[0].PublicKey, e.expected[0].Name)
+		expected = fmt.Sprintf("not %s, which scheduler %s publishes", e.expected[0].PublicKey, e.expected[0].Name)
 	}
 	return fmt.Sprintf("%s presents a certificate with the public key %s, %s: no credentials were sent; is it the "+
-		"scheduler of this cluster? Its key may have changed a moment ago: then try again", e.address, e.presented, who)
+		"scheduler of this cluster? Its key may have changed a moment ago: then try again", e.address, e.presented,
+		expected)
 }
 
 // errImpersonation is why the scheduler is not queried.
@@ -57,25 +58,25 @@ func (g *guard) roundTripper(config *rest.Config, base string) (http.RoundTrippe
 	// scheduler.
 	config = rest.CopyConfig(config)
 	config.WrapTransport = nil
-	of, err := rest.TLSConfigFor(config)
+	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
 		return nil, err
 	}
-	if of == nil {
-		of = &tls.Config{}
+	if tlsConfig == nil {
+		tlsConfig = &tls.Config{}
 	}
-	of.ServerName, of.RootCAs, of.NextProtos = "", nil, nil
-	of.InsecureSkipVerify = true // no authority has signed the certificate: its key is compared instead
-	of.VerifyConnection = g.verify(base)
+	tlsConfig.ServerName, tlsConfig.RootCAs, tlsConfig.NextProtos = "", nil, nil
+	tlsConfig.InsecureSkipVerify = true // no authority has signed the certificate: its key is compared instead
+	tlsConfig.VerifyConnection = g.verify(base)
 	// In TLS 1.3 the client's certificate follows the proof that the server has its key, and is
 	// encrypted. In TLS 1.2 it is sent in the clear.
-	of.MinVersion = tls.VersionTLS13
+	tlsConfig.MinVersion = tls.VersionTLS13
 	g.transport = &http.Transport{DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 		raw, err := (&net.Dialer{}).DialContext(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		conn := tls.Client(raw, of) // without a name, for which the server might have another certificate
+		conn := tls.Client(raw, tlsConfig) // without a name, for which the server might have another certificate
 		if err := conn.HandshakeContext(ctx); err != nil {
 			return nil, errors.Join(err, raw.Close())
 		}

@@ -216,11 +216,11 @@ func (f *feed) node(name string) (json.RawMessage, error) {
 }
 
 // pod returns a pod that waits, or whose annotation cannot be read; nil for all others.
-func pod(of *corev1.Pod) (json.RawMessage, error) {
-	if of == nil {
+func pod(source *corev1.Pod) (json.RawMessage, error) {
+	if source == nil {
 		return nil, nil
 	}
-	p := devices.NewPod(of)
+	p := devices.NewPod(source)
 	if p == nil || p.State != devices.Waiting && p.State != devices.Unreadable {
 		return nil, nil
 	}

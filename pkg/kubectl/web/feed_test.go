@@ -222,7 +222,7 @@ func TestNothingIsSentWhenNothingLooksDifferent(t *testing.T) {
 }
 
 // An API server whose watches end, and which then refuses the user for a while.
-func TestAPageLearnsSinceWhenTheClusterIsNotReadAndWhy(t *testing.T) {
+func TestAPageShowsWhenAndWhyTheConnectionWasLost(t *testing.T) {
 	client := fake.NewClientset(nodeOf(t, "n", 1))
 	var mu sync.Mutex
 	var refuse error

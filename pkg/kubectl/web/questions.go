@@ -46,7 +46,7 @@ type answer struct {
 
 // why sends why a pod waits (?namespace=NAMESPACE&name=NAME).
 func (q *questions) why(w http.ResponseWriter, r *http.Request) {
-	pod, ok := podAsked(w, r)
+	pod, ok := requestedPod(w, r)
 	if !ok {
 		return
 	}
@@ -60,7 +60,7 @@ func (q *questions) why(w http.ResponseWriter, r *http.Request) {
 
 // whatIf sends where a pod that waits would go after changes (&change=…, in their order).
 func (q *questions) whatIf(w http.ResponseWriter, r *http.Request) {
-	pod, ok := podAsked(w, r)
+	pod, ok := requestedPod(w, r)
 	if !ok {
 		return
 	}
@@ -99,8 +99,8 @@ func readChange(text string) (change schedulerapi.Change, err error) {
 	return change, err
 }
 
-// podAsked returns the pod that a question is about, or refuses the question.
-func podAsked(w http.ResponseWriter, r *http.Request) (pod schedulerapi.PodName, ok bool) {
+// requestedPod returns the pod that a question is about, or refuses the question.
+func requestedPod(w http.ResponseWriter, r *http.Request) (pod schedulerapi.PodName, ok bool) {
 	query := r.URL.Query()
 	pod = schedulerapi.PodName{Namespace: query.Get("namespace"), Name: query.Get("name")}
 	if pod.Namespace == "" || pod.Name == "" {

@@ -68,7 +68,7 @@ func (f *fixture) query(query string) (a answer) {
 	return a
 }
 
-func TestQuestionsAreAskedOfTheScheduler(t *testing.T) {
+func TestQuestionsAreSentToTheScheduler(t *testing.T) {
 	f := newFixture(t)
 	if a := f.query("/why?namespace=default&name=big"); a.Why == nil || a.Why.Nodes != 2 || a.Problem != "" {
 		t.Errorf("the answer is %+v", a)
@@ -93,7 +93,7 @@ func TestQuestionsAreAskedOfTheScheduler(t *testing.T) {
 	}
 }
 
-func TestWhereNoSchedulerAnswersTheAnswerSaysWhy(t *testing.T) {
+func TestWithoutASchedulerTheAnswerHasTheReason(t *testing.T) {
 	f := newFixture(t)
 	f.scheduler.refuses = errors.New("forbidden")
 	if a := f.query("/why?namespace=default&name=big"); a.Why != nil || a.Problem != "forbidden" {
@@ -106,7 +106,7 @@ func TestWhereNoSchedulerAnswersTheAnswerSaysWhy(t *testing.T) {
 	}
 }
 
-func TestQuestionsThatAreNoneAreRefused(t *testing.T) {
+func TestMalformedQuestionsAreRefused(t *testing.T) {
 	f := newFixture(t)
 	for what, path := range map[string]string{
 		"no pod":              "/why?namespace=default",
@@ -123,7 +123,7 @@ func TestQuestionsThatAreNoneAreRefused(t *testing.T) {
 	}
 }
 
-func TestOneQuestionIsAskedAtATime(t *testing.T) {
+func TestQuestionsAreSentOneAtATime(t *testing.T) {
 	f := newFixture(t)
 	var asking sync.WaitGroup
 	for range 8 {

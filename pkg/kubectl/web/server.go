@@ -22,12 +22,13 @@ import (
 )
 
 const (
-	// writeLimit is how long a browser may take for a message.
-	writeLimit = 10 * time.Second
-	// beat is how often a quiet stream is written to, so that one whose browser is gone ends.
-	beat = 15 * time.Second
-	// readLimit is how long the API server may take for events.
-	readLimit = 10 * time.Second
+	// writeTimeout is how long a browser may take for a message.
+	writeTimeout = 10 * time.Second
+	// heartbeatInterval is how often a quiet stream is written to, so that one whose browser is
+	// gone ends.
+	heartbeatInterval = 15 * time.Second
+	// readTimeout is how long the API server may take for events.
+	readTimeout = 10 * time.Second
 	// maxEvents is how many events are shown of an object.
 	maxEvents = 20
 )
@@ -84,7 +85,7 @@ func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	server := &http.Server{
-		Handler: s.guard, ReadHeaderTimeout: writeLimit, MaxHeaderBytes: 16 << 10,
+		Handler: s.guard, ReadHeaderTimeout: writeTimeout, MaxHeaderBytes: 16 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	served := make(chan error, 1)
@@ -95,7 +96,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}()
 	err := s.feed.follow(ctx, s.cluster)
 	cancel(nil) // ends the streams
-	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), writeLimit)
+	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer stop()
 	if late := server.Shutdown(ending); late != nil {
 		server.Close()
@@ -111,7 +112,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	out := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	write := func(text []byte) error {
-		return errors.Join(out.SetWriteDeadline(time.Now().Add(writeLimit)), writeTo(w, text), out.Flush())
+		return errors.Join(out.SetWriteDeadline(time.Now().Add(writeTimeout)), writeTo(w, text), out.Flush())
 	}
 	if write([]byte("retry: 1000\n\n")) != nil || !s.awaitKnown(r.Context()) {
 		return
@@ -129,7 +130,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		}
 		snapshot[i] = message{} // no longer needed
 	}
-	beats := time.NewTicker(beat)
+	beats := time.NewTicker(heartbeatInterval)
 	defer beats.Stop()
 	for {
 		texts := [][]byte{[]byte(": beat\n\n")}
@@ -196,7 +197,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "events of what? Say node=NAME, or namespace=NAMESPACE and uid=UID.", http.StatusBadRequest)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), readLimit)
+	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
 	found, err := s.cluster.Events(ctx, query.Get("namespace"), about, maxEvents)
 	if err != nil {

@@ -3,11 +3,11 @@
 
 // Package admission decides, for each container that the kubelet creates, whether it passes
 // untouched, gets devices, or is refused. It does not know from where it hears of the container: a
-// front makes a Container of it, and applies to it what Admit returns. Admit takes three steps over
-// one request value:
+// frontend makes a Container of it, and applies to it what Admit returns. Admit takes three steps
+// over one request value:
 //
 //   - verify finds out whether the pod is a device pod, and checks the allocation that it claims;
-//     guard refuses a container that asks for devices past the scheduler;
+//     guard refuses a container that requests devices without the scheduler;
 //   - grant makes the allocation the pod's own, for good;
 //   - inject calls the device plugins and adds what they say to the container.
 //
@@ -72,14 +72,16 @@ type Grants interface {
 	Has(podUID string) bool
 	// Granted returns it.
 	Granted(ctx context.Context, podUID string) (allocation grants.Allocation, granted bool, err error)
+	// Recorded is Granted by the file alone, at once. Its error says that the file was lost.
+	Recorded(podUID string) (allocation grants.Allocation, granted bool, err error)
 	// Grant grants the pod the wanted one, or returns the one that it has. Its error is a
 	// *grants.Conflict if other pods hold the devices.
 	Grant(ctx context.Context, wanted grants.Allocation, capacity grants.Capacity) (grants.Allocation, error)
 	// Replace gives containers of a pod other devices. Its error is a *grants.Conflict if others
 	// hold them.
 	Replace(replacement grants.Replacement, capacity grants.Capacity) (grants.Allocation, error)
-	// Carry returns what a container with devices carries in the runtime as grants.Annotation.
-	Carry(granted grants.Allocation, container string) (string, error)
+	// EncodePart returns what a container with devices carries in the runtime as grants.Annotation.
+	EncodePart(granted grants.Allocation, container string) (string, error)
 	// Confirms reports whether a container got the value of grants.Annotation from kubecri on this
 	// node. An error says that this is not known now.
 	Confirms(podUID, namespace, name, container, value string) (bool, error)
@@ -101,26 +103,32 @@ type Adopted interface {
 // Kubelet has what plugins and drivers that are registered with the kubelet itself allocated.
 // kubeletstate.Files implements it.
 type Kubelet interface {
-	// Gifts returns what plugins allocated to a container.
-	Gifts(podUID, container string) ([]firewall.Gift, error)
+	// Injections returns what plugins allocated to a container.
+	Injections(podUID, container string) ([]firewall.KubeletInjection, error)
 	// Claims returns the drivers that prepared CDI devices for a pod's claims, by the device.
 	Claims(podUID string) (map[string]string, error)
-	// Served returns the resources of those plugins.
-	Served() ([]types.ResourceName, error)
 }
 
 // Sandboxes is the state of a container runtime that the firewall needs.
 type Sandboxes interface {
-	// Annotations returns those that a sandbox was created with, or none if the runtime does not
-	// read them when it creates a container.
+	// Annotations returns those that a sandbox was created with and that the firewall reads. When a
+	// container is created, CRI-O reads them, and containerd gives them to NRI plugins.
 	Annotations(ctx context.Context, sandboxID string) (map[string]string, error)
 }
 
-// Added checks that containers get what vendors' container runtimes have to add to them.
+// DeviceChecker checks that containers get what vendors' container runtimes have to add to them.
 // *devicecheck.Checker does.
-type Added interface {
+type DeviceChecker interface {
 	// Expect is called before a container of the pod is created. It does not block.
 	Expect(pod *corev1.ObjectReference, container string, expected []firewall.Expected)
+}
+
+// ShareLimits limit what containers with shares of devices use, by what is in them.
+// *sharelibrary.Library implements it.
+type ShareLimits interface {
+	// Limit returns what a container gets for that. limited is false for one without shares. An
+	// error says why one with shares must not be created.
+	Limit(claim plugins.Claim) (addition inject.Addition, limited bool, err error)
 }
 
 // Outcome is how the creation of a container ended here.
@@ -162,11 +170,22 @@ type CDI interface {
 	Check() error
 }
 
-// Files are the plugin files of the node. *adoption.Files implements it.
-type Files interface {
+// Holders has the pods that hold devices which the kubelet does not know. *adoption.Files
+// implements it.
+type Holders interface {
 	// Holder returns a pod, as namespace/name, other than that of this UID, which holds a device of
 	// an extended resource by a plugin file; empty if there is none.
 	Holder(resource types.ResourceName, otherThan string) string
+	// HostedHolder returns one that holds it by a plugin which registered with kubecri.
+	HostedHolder(resource types.ResourceName, otherThan string) string
+}
+
+// Rivals are plugins that serve resources at the kubelet which kubecri has taken over from it.
+// *devicemanager.Manager implements it.
+type Rivals interface {
+	// Yield leaves a resource to such a plugin, which gave a container of that pod a device. A call
+	// for any other resource, and a second one for the pod, has no effect.
+	Yield(ctx context.Context, resource types.ResourceName, podUID string)
 }
 
 // Images are the images of the container runtime. *images.Cache implements it.
@@ -186,7 +205,7 @@ type Variables interface {
 type Events interface {
 	// WarnRefused reports that a container of the pod is refused.
 	WarnRefused(pod *corev1.ObjectReference, message string)
-	// WarnIgnored reports that a container is created, and a request of it past the scheduler is
+	// WarnIgnored reports that a container is created, and a request of it without the scheduler is
 	// not obeyed.
 	WarnIgnored(pod *corev1.ObjectReference, message string)
 	// WarnMistake reports that a container is created, and a request of its pod has no effect, as
@@ -203,7 +222,7 @@ type Events interface {
 type Metrics interface {
 	// ObserveContainer counts a container.
 	ObserveContainer(outcome Outcome)
-	// ObserveFirewall counts a request past the scheduler.
+	// ObserveFirewall counts a request without the scheduler.
 	ObserveFirewall(attempt firewall.Attempt, action FirewallAction)
 	// ObserveSeal counts the verification of a seal, by its result; see Seals.
 	ObserveSeal(result string)
@@ -228,8 +247,10 @@ type Admission struct {
 	Allowlist firewall.Allowlist
 	// Kubelet has what the firewall needs to know of the kubelet.
 	Kubelet Kubelet
-	// Files has the pods that hold devices of plugin files; nil for none.
-	Files Files
+	// Holders has the pods that hold devices which the kubelet does not know; nil for none.
+	Holders Holders
+	// Rivals are those of hosted plugins.
+	Rivals Rivals
 	// Images are the images of the container runtime.
 	Images Images
 	// Sandboxes has what the firewall needs to know of sandboxes.
@@ -240,8 +261,12 @@ type Admission struct {
 	Metrics   Metrics
 	// Runtimes are the container runtimes of vendors.
 	Runtimes firewall.Runtimes
-	// Added is notified of what these have to add to containers; nil for none.
-	Added Added
+	// DeviceChecker is notified of what these have to add to containers; nil for none.
+	DeviceChecker DeviceChecker
+	// ShareLimits limit containers with shares; nil for none.
+	ShareLimits ShareLimits
 	// Refusals remembers the pods that were refused; nil for none.
 	Refusals *Refusals
+	// Waiting is notified of pods whose devices cannot be used; nil for none.
+	Waiting *Waiting
 }

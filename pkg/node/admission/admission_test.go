@@ -17,7 +17,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func TestWhoPassesAndWhoIsRefused(t *testing.T) {
+func TestContainersAreAdmittedOrRefused(t *testing.T) {
 	type (
 		annotations func(*testing.T) map[string]string
 		devices     map[string][]types.ResourceName
@@ -203,7 +203,7 @@ func TestWhoPassesAndWhoIsRefused(t *testing.T) {
 	}
 }
 
-func TestOnANodeWithoutAPastOnlyPodsThatMightNeedDevicesWaitForIt(t *testing.T) {
+func TestOnANewNodeOnlyPodsThatMayRequestDevicesWait(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod     pods.Pod
 		plugins bool

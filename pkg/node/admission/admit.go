@@ -47,7 +47,8 @@ func (a *Admission) Admit(ctx context.Context, c Container) (addition *runtimeap
 	if outcome != Passed {
 		klog.FromContext(ctx).
 			V(2).
-			Info("A container is changed", logkey.Outcome, outcome, logkey.Pod, r.ref(), logkey.Container, r.container)
+			Info("A container is changed", logkey.Outcome, outcome, logkey.Pod, r.objectRef(), logkey.Container,
+				r.container)
 	}
 	return addition, nil
 }
@@ -60,7 +61,7 @@ func (a *Admission) reportMisspelled(pod podRef) {
 		return
 	}
 	if mistake := podrequest.MisspelledRequest(pod.annotations); mistake != nil {
-		a.Events.WarnMistake(pod.object(), short(fmt.Sprintf("%s The pod starts without the devices that this may "+
+		a.Events.WarnMistake(pod.object(), clip(fmt.Sprintf("%s The pod starts without the devices that this may "+
 			"request: correct the key, and create the pod again for KubeDevice's scheduler", mistake)))
 	}
 }

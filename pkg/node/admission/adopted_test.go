@@ -5,6 +5,7 @@ package admission
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
@@ -32,29 +34,29 @@ func (f *fixture) adopt() {
 // The node has NVIDIA's devices, too, which the firewall guards: a container that is not let
 // through gets a variable.
 func TestAContainerOfAnAdoptedPodPassesWithTheDevicesThatItHad(t *testing.T) {
-	type given = []types.ResourceName
+	type granted = []types.ResourceName
 	const (
 		elsewhere types.ResourceName = "resource/group/numa/1/vendor.example:card/card-7/device"
 		another   types.ResourceName = "resource/group/numa/0/vendor.example:card/card-8/device"
 	)
 	for name, test := range map[string]struct {
 		container string
-		given     given
+		given     granted
 		err       error
 		want      Outcome
 		code      codes.Code
 		says      string
 		asks      []string // what the plugin is called with
 	}{
-		"with its device":                  {container: "main", given: given{hostedCard}, want: Isolated},
-		"with its device, in other groups": {container: "main", given: given{elsewhere}, want: Isolated},
+		"with its device":                  {container: "main", given: granted{hostedCard}, want: Isolated},
+		"with its device, in other groups": {container: "main", given: granted{elsewhere}, want: Isolated},
 		"a container that never had one":   {container: "side", want: Isolated},
 		"a debug container":                {container: "debugger", want: Isolated},
 		"with another device": {
-			container: "main", given: given{another}, want: Refused, code: codes.FailedPrecondition, says: "card-8",
+			container: "main", given: granted{another}, want: Refused, code: codes.FailedPrecondition, says: "card-8",
 		},
 		"with one more": {
-			container: "main", given: given{hostedCard, another}, want: Refused,
+			container: "main", given: granted{hostedCard, another}, want: Refused,
 			code: codes.FailedPrecondition, says: "card-8",
 		},
 		"with none, which the kubelet has forgotten": {
@@ -89,14 +91,14 @@ func TestAContainerOfAnAdoptedPodPassesWithTheDevicesThatItHad(t *testing.T) {
 			if status.Code(err) != test.code || test.says != "" && !strings.Contains(err.Error(), test.says) {
 				t.Errorf("the answer is %v, want %v with %q", err, test.code, test.says)
 			}
-			if !slices.Equal(v.asked, test.asks) {
-				t.Errorf("the plugin was asked %q, want %q", v.asked, test.asks)
+			if !slices.Equal(v.requests, test.asks) {
+				t.Errorf("the plugin was asked %q, want %q", v.requests, test.asks)
 			}
 		})
 	}
 }
 
-// A pod that somebody else binds after the resource has moved is no adopted pod: the kubelet has
+// A pod that another user binds after the resource has moved is no adopted pod: the kubelet has
 // called kubecri for it.
 func TestAPodThatTheKubeletAdmitsAfterTheMoveIsRefused(t *testing.T) {
 	f, _ := newVendorFixture(t, true)
@@ -146,5 +148,129 @@ func TestTheSameDevicesInOtherGroupsAreTheSame(t *testing.T) {
 		if got := sameResources(had, test.now); got != test.same {
 			t.Errorf("%v are the same as %v: %t, want %t", test.now, had, got, test.same)
 		}
+	}
+}
+
+// unknownHolders are pods that hold devices which the kubelet does not know, by the resource.
+type unknownHolders struct{ byFile, byPlugin map[types.ResourceName]string }
+
+func (h unknownHolders) Holder(resource types.ResourceName, _ string) string {
+	return h.byFile[resource]
+}
+
+func (h unknownHolders) HostedHolder(resource types.ResourceName, otherThan string) string {
+	if otherThan != "u" {
+		return "the pod itself"
+	}
+	return h.byPlugin[resource]
+}
+
+// The resource is the kubelet's: its plugin has moved there from kubecri.
+func TestAContainerWithADeviceOfTheKubeletsWaitsForPodsThatTheKubeletDoesNotKnow(t *testing.T) {
+	const moved types.ResourceName = "vendor.example/moved"
+	held := map[types.ResourceName]string{moved: "default/holder"}
+	for name, c := range map[string]struct {
+		holders unknownHolders
+		says    string // empty for a container that starts
+	}{
+		"no pod holds one": {},
+		"a pod does by a plugin file": {
+			unknownHolders{byFile: held}, "pod default/holder holds a device of it by a plugin file of kubecri",
+		},
+		"a pod does by a plugin that was registered with kubecri": {
+			unknownHolders{byPlugin: held},
+			"pod default/holder holds a device of it by a device plugin that registered with kubecri",
+		},
+		"a pod holds one of another resource": {
+			unknownHolders{byPlugin: map[types.ResourceName]string{hostedResource: "default/holder"}}, "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, _ := newVendorFixture(t, true)
+			f.Admission.Holders = c.holders
+			pod := f.pods["u"]
+			pod.Requests = map[string][]types.ResourceName{"main": {moved}}
+			f.pods["u"] = pod
+			_, err := f.create(t, "u", "main", "api", nil)
+			if want := c.says != ""; want != (status.Code(err) == codes.Unavailable) ||
+				want && !strings.Contains(err.Error(), c.says) || !want && err != nil {
+				t.Errorf("the answer is %v", err)
+			}
+		})
+	}
+}
+
+// morePods are pods of a node that has one more device resource.
+type morePods struct {
+	Pods
+	name types.ResourceName
+}
+
+// DeviceResources implements Pods.
+func (p morePods) DeviceResources() (names map[types.ResourceName]bool, all bool) {
+	names, all = p.Pods.DeviceResources()
+	names = maps.Clone(names)
+	names[p.name] = true
+	return names, all
+}
+
+// A plugin has registered with the kubelet just now, and kubecri has not noticed.
+func TestAContainerNeverHasDevicesOfOneResourceFromBothTheKubeletAndKubecri(t *testing.T) {
+	const moved types.ResourceName = "vendor.example/moved"
+	for name, c := range map[string]struct {
+		given   []firewall.KubeletInjection
+		unknown error
+		holders unknownHolders
+		ours    types.ResourceName // is kubecri's, too
+		side    bool               // it is another container of the pod, without devices of kubecri
+		code    codes.Code
+		says    string
+	}{
+		"the kubelet gave it one of the same": {
+			given: []firewall.KubeletInjection{{Resource: hostedResource}},
+			code:  codes.FailedPrecondition, says: "gave it a device of vendor.example/card, too",
+		},
+		"the kubelet gave it one before the resource moved here": {
+			given:   []firewall.KubeletInjection{{Resource: moved}},
+			holders: unknownHolders{byPlugin: map[types.ResourceName]string{moved: "default/holder"}}, ours: moved,
+		},
+		"the kubelet gave it one of another": {given: []firewall.KubeletInjection{{Resource: moved}}},
+		"the kubelet gave it one that another pod may hold": {
+			given:   []firewall.KubeletInjection{{Resource: moved}},
+			holders: unknownHolders{byPlugin: map[types.ResourceName]string{moved: "default/holder"}},
+			code:    codes.Unavailable, says: "pod default/holder holds a device of it",
+		},
+		"the kubelet gave it one that another pod may hold, and kubecri none": {
+			given: []firewall.KubeletInjection{{Resource: moved}}, side: true,
+			holders: unknownHolders{byPlugin: map[types.ResourceName]string{moved: "default/holder"}},
+			code:    codes.Unavailable, says: "pod default/holder holds a device of it",
+		},
+		"what the kubelet gave it is not known": {
+			unknown: errors.New("unreadable"), code: codes.Unavailable, says: "unreadable",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, v := newVendorFixture(t, true)
+			f.injections, f.unknown, f.Admission.Holders = c.given, c.unknown, c.holders
+			f.Admission.Pods = morePods{f.Admission.Pods, c.ours}
+			annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {hostedCard}})
+			container := "main"
+			if c.side {
+				container = "side"
+				spec := f.pods["u"]
+				spec.Containers = append(spec.Containers, pods.Container{Name: container})
+				f.pods["u"] = spec
+			}
+			_, err := f.create(t, "u", container, "api", annotations)
+			if status.Code(err) != c.code || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("the answer is %v, want %v with %q", err, c.code, c.says)
+			}
+			if err != nil && len(v.requests) > 0 {
+				t.Errorf("the plugin was called for %q", v.requests)
+			}
+			if yielded := slices.Contains(f.yielded, hostedResource); yielded != (c.code == codes.FailedPrecondition) {
+				t.Errorf("the resource is left to the kubelet: %t", yielded)
+			}
+		})
 	}
 }

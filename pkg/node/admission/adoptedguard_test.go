@@ -31,7 +31,7 @@ func (f *fixture) adoptGPU() {
 	f.Adopted = adoptedDevices(func(string, string) ([]types.ResourceName, error) {
 		return []types.ResourceName{adoptedGPU}, nil
 	})
-	f.gifts = []firewall.Gift{{
+	f.injections = []firewall.KubeletInjection{{
 		Resource: "nvidia.com/gpu", Envs: map[string]string{"NVIDIA_VISIBLE_DEVICES": "GPU-7"},
 		Mounts:     []string{"/var/run/nvidia-container-devices/GPU-7"},
 		CDIDevices: []string{"nvidia.com/gpu=GPU-7"},
@@ -57,7 +57,7 @@ func TestAContainerOfAnAdoptedPodGetsNothingBesidesWhatTheKubeletGave(t *testing
 			config: &runtimeapi.ContainerConfig{
 				Envs: append(own[:1:1], &runtimeapi.KeyValue{Key: visible, Value: []byte("all")}),
 			},
-			says: "NVIDIA_VISIBLE_DEVICES=all asks",
+			says: "NVIDIA_VISIBLE_DEVICES=all requests",
 		},
 		"an annotation is refused": {
 			annotations: map[string]string{"cdi.k8s.io/x": "nvidia.com/gpu=all"},

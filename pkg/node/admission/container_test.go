@@ -105,7 +105,7 @@ func TestContainersThatWereNeverScheduledPassUntouched(t *testing.T) {
 	}
 }
 
-func TestAContainerGetsWhatThePluginSaysAndCarriesItsOwnPart(t *testing.T) {
+func TestAContainerGetsTheAnswerOfItsPluginAndItsOwnPartOfTheAllocation(t *testing.T) {
 	f := newFixture(t, true)
 	f.pods["u"] = pods.Pod{
 		Namespace:  "default",
@@ -121,14 +121,14 @@ func TestAContainerGetsWhatThePluginSaysAndCarriesItsOwnPart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	carried, err := f.Grants.Carry(granted, "main")
-	if err != nil || !strings.HasSuffix(carried, `.{"devices":{"gpu/1":{"cards":1}}}`) {
-		t.Fatalf("carried: %q, %v", carried, err)
+	encoded, err := f.Grants.EncodePart(granted, "main")
+	if err != nil || !strings.HasSuffix(encoded, `.{"devices":{"gpu/1":{"cards":1}}}`) {
+		t.Fatalf("carried: %q, %v", encoded, err)
 	}
 	want := &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: "main"},
 		Devices:     []*runtimeapi.Device{{ContainerPath: "/dev/gpu1", HostPath: "/dev/gpu1", Permissions: "mrw"}},
-		Annotations: map[string]string{grants.Annotation: carried},
+		Annotations: map[string]string{grants.Annotation: encoded},
 	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -25,7 +25,7 @@ const (
 	RestorePodMethod      = "/runtime.v1.RuntimeService/RestorePod"
 )
 
-// CRI is the front for calls of the CRI: it reads them, and appends to them.
+// CRI is the frontend for calls of the CRI: it reads them, and appends to them.
 type CRI struct{ *Admission }
 
 // CreateContainer edits requests of CreateContainerMethod, see criproxy.Editor.
@@ -33,7 +33,7 @@ func (c CRI) CreateContainer(ctx context.Context, raw []byte) (suffix []byte, er
 	request, err := inject.Decode(raw)
 	if err != nil {
 		c.Metrics.ObserveContainer(Refused)
-		return nil, invalid(err)
+		return nil, invalidArgument(err)
 	}
 	container := containerOf(request)
 	pod := newPodRef(container.Pod)
@@ -80,7 +80,7 @@ func (c CRI) checkContents(ctx context.Context, request *runtimeapi.CreateContai
 	sandbox := request.GetSandboxConfig()
 	pod := nribound.Pod{Namespace: sandbox.GetMetadata().GetNamespace(), Name: sandbox.GetMetadata().GetName()}
 	if err := nribound.CheckSandbox(pod, nribound.CRISandboxContents(sandbox)); err != nil {
-		return never(err)
+		return failedPrecondition(err)
 	}
 	config := request.GetConfig()
 	contents := nribound.CRIContainerContents(config)
@@ -91,11 +91,11 @@ func (c CRI) checkContents(ctx context.Context, request *runtimeapi.CreateContai
 	case images.IsUndescribed(err):
 		// If the runtime does not have the image, it says so to the kubelet.
 	default:
-		return quietly(fmt.Errorf("container %q of pod %s: what its image sets is not known: %w",
+		return unavailableWithoutEvent(fmt.Errorf("container %q of pod %s: what its image sets is not known: %w",
 			config.GetMetadata().GetName(), pod, err))
 	}
 	if err := nribound.CheckContainer(pod, config.GetMetadata().GetName(), contents); err != nil {
-		return never(err)
+		return failedPrecondition(err)
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func (c CRI) checkContents(ctx context.Context, request *runtimeapi.CreateContai
 // environment that names the devices of before, which a restore must not change; and what was in
 // the memory of those devices is in no checkpoint.
 var errRestore = errors.New("a pod that requests devices cannot be restored from a checkpoint: " +
-	"it has neither the state of its devices nor a place for other devices; create it anew")
+	"it has neither the state of its devices nor a place for other devices; create it again")
 
 // RestorePod edits requests of RestorePodMethod, see criproxy.Editor: it refuses device pods, and
 // where the firewall guards devices, all others, too: a restored process keeps the environment and
@@ -112,11 +112,11 @@ var errRestore = errors.New("a pod that requests devices cannot be restored from
 func (c CRI) RestorePod(ctx context.Context, raw []byte) ([]byte, error) {
 	pod, err := parseRestore(raw)
 	if err != nil {
-		return nil, invalid(err)
+		return nil, invalidArgument(err)
 	}
 	spec, devicePod, err := c.isDevicePod(ctx, pod)
 	if err == nil && devicePod {
-		err = never(errRestore)
+		err = failedPrecondition(errRestore)
 	}
 	if err == nil {
 		err = c.guardRestore(ctx, pod, spec)

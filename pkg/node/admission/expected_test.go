@@ -35,7 +35,7 @@ func (a *additions) Expect(pod *corev1.ObjectReference, container string, expect
 	}
 }
 
-func TestWhatAVendorsRuntimeHasToAddIsExpectedOfAContainerThatIsCreated(t *testing.T) {
+func TestCreatedContainersAreCheckedForDevicesOfTheirVendorsRuntime(t *testing.T) {
 	for name, test := range map[string]struct {
 		plugin  device.Device
 		refused bool
@@ -50,7 +50,7 @@ func TestWhatAVendorsRuntimeHasToAddIsExpectedOfAContainerThatIsCreated(t *testi
 		f.pods["u"] = requesting
 		f.Runtimes = firewall.NewRuntimes(nil)
 		var got additions
-		f.Added = &got
+		f.DeviceChecker = &got
 		device := types.ResourceName(card0)
 		if test.refused {
 			device = "resource/group/gpu/9/cards"

@@ -146,14 +146,13 @@ func (o origin) Merge(
 // kubelet is what a fixture's kubelet allocated.
 type kubelet struct{ f *fixture }
 
-// Gifts implements Kubelet.
-func (k kubelet) Gifts(string, string) ([]firewall.Gift, error) { return k.f.gifts, k.f.unknown }
+// Injections implements Kubelet.
+func (k kubelet) Injections(string, string) ([]firewall.KubeletInjection, error) {
+	return k.f.injections, k.f.unknown
+}
 
 // Claims implements Kubelet.
 func (k kubelet) Claims(string) (map[string]string, error) { return k.f.claimed, k.f.unknown }
-
-// Served implements Kubelet.
-func (k kubelet) Served() ([]types.ResourceName, error) { return k.f.served, k.f.unknown }
 
 // sandboxes are those of a fixture's runtime.
 type sandboxes struct{ f *fixture }

@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ import (
 var errNoAccount = errors.New("its service account is not known to this node yet, on which it depends whether the " +
 	"device firewall lets it through")
 
-// guard refuses a container that asks for devices past the scheduler in a way that cannot be
+// guard refuses a container that requests devices without the scheduler in a way that cannot be
 // undone, and records in r what has to be done about the others.
 //
 // It leaves alone what does not come from the API server, such as static pods: whoever writes
@@ -44,13 +45,14 @@ func (a *Admission) guard(ctx context.Context, r *request) error {
 	if err != nil {
 		return err
 	}
-	c, err := a.asFirewall(r, guard)
+	c, err := a.firewallContainer(r, guard)
 	if err != nil {
 		return err
 	}
 	if r.sandboxID != "" {
 		if c.SandboxAnnotations, err = a.Sandboxes.Annotations(ctx, r.sandboxID); err != nil {
-			return quietly(fmt.Errorf("which annotations the sandbox of container %q has is not known: %w", r.container,
+			return unavailableWithoutEvent(fmt.Errorf("which annotations the sandbox of container %q has is not "+
+				"known: %w", r.container,
 				err))
 		}
 	}
@@ -62,7 +64,7 @@ func (a *Admission) guard(ctx context.Context, r *request) error {
 	}
 	if len(refused) > 0 {
 		a.observe(refused, AttemptRefused)
-		return never(errAttempts(r.container, refused))
+		return failedPrecondition(errAttempts(r.container, refused))
 	}
 	r.firewall = guard
 	r.guarded = c
@@ -88,18 +90,20 @@ func (a *Admission) guardRestore(ctx context.Context, pod podRef, spec pods.Pod)
 		return nil
 	}
 	a.observe(attempts, AttemptRefused)
-	return never(fmt.Errorf("a pod cannot be restored on a node with devices (%s): a checkpoint may bring devices "+
-		"that the pod was not allocated; create it anew, restore it on a node without devices, or let its service "+
-		"account through with --device-firewall-allow", guard.Vendors()))
+	return failedPrecondition(fmt.Errorf("a pod cannot be restored on a node with devices (%s): a checkpoint may "+
+		"bring devices that the pod was not allocated; create it again, restore it on a node without devices, or let "+
+		"its service account through with --device-firewall-allow", guard.Vendors()))
 }
 
 // neutralise adds the environment variables that keep the container from devices that it was not
-// allocated, or refuses it where none do. holds are those that it was.
+// allocated, or refuses it where none do. holds are those that it was. It has the variables of its
+// devices win over the container's.
 func (a *Admission) neutralise(
 	ctx context.Context, r *request, holds types.ResourceLocation, delta *runtimeapi.ContainerConfig,
 ) error {
+	lost := lostVariables(r, delta.GetEnvs())
 	if r.firewall == nil {
-		return nil
+		return a.setLast(r, lost, delta)
 	}
 	guard, c, allocated := r.firewall, r.guarded, len(holds) > 0
 	if allocated {
@@ -114,33 +118,61 @@ func (a *Admission) neutralise(
 	if !c.Adjusted && guard.NeedsImage(c, allocated) {
 		image, err := a.Images.Image(ctx, r.config.GetImage())
 		if err != nil {
-			return quietly(fmt.Errorf("the variables of the image of container %q, which the container runtime of a "+
-				"device vendor obeys, are not known: %w", r.container, err))
+			return unavailableWithoutEvent(fmt.Errorf("the variables of the image of container %q, which the "+
+				"container runtime of a device vendor obeys, are not known: %w", r.container, err))
 		}
-		if image.VariablesLeftOut {
-			return never(fmt.Errorf("container %q: its image sets variables of %d bytes, more than are read, and "+
-				"the container runtime of a device vendor on this node may obey one of them; set fewer in the image, "+
-				"or have the pod's service account added to --device-firewall-allow on the node", r.container,
-				image.VariablesSize))
+		if image.LeftOut {
+			return failedPrecondition(fmt.Errorf("container %q: its image sets variables of %d bytes and volumes of "+
+				"%d, more than are read, and the container runtime of a device vendor on this node may obey one of "+
+				"them; set fewer in the image, or have the pod's service account added to --device-firewall-allow on "+
+				"the node", r.container, image.Sets.Variables, image.Sets.Mounts))
 		}
-		c.Image = image.Variables
+		c.Image, c.ImageVolumes = image.Variables, image.Volumes
+		if refused := guard.RefusedVolumes(c); len(refused) > 0 {
+			a.observe(refused, AttemptRefused)
+			return failedPrecondition(errAttempts(r.container, refused))
+		}
 	}
 	o := guard.Neutralise(c, delta.GetEnvs(), allocated)
 	if len(o.Refused) > 0 {
 		a.observe(o.Refused, AttemptRefused)
-		return never(errVariables(r.container, o.Refused))
+		return failedPrecondition(errVariables(r.container, o.Refused))
 	}
 	delta.Envs = append(delta.Envs, o.Set...)
-	if err := a.setLast(r, o.Last, delta); err != nil {
+	// A name that is in both has the firewall's value.
+	lost = slices.DeleteFunc(lost, func(env *runtimeapi.KeyValue) bool {
+		return slices.ContainsFunc(o.Last, func(l *runtimeapi.KeyValue) bool { return l.GetKey() == env.GetKey() })
+	})
+	if err := a.setLast(r, slices.Concat(o.Last, lost), delta); err != nil {
 		return err
 	}
 	if len(o.Ended) > 0 {
 		a.observe(o.Ended, AttemptNeutralised)
-		a.Events.WarnIgnored(r.object(), short(fmt.Sprintf("container %q: %s asks the container runtime for devices, "+
-			"and is not obeyed: a container gets the devices that it was allocated. Request devices in its limits, or "+
-			"have the pod's service account added to --device-firewall-allow on the node", r.container, list(o.Ended))))
+		a.Events.WarnIgnored(r.object(), clip(fmt.Sprintf("container %q: %s requests devices from the container "+
+			"runtime, and is not obeyed: a container gets the devices that it was allocated. Request devices in its "+
+			"limits, or have the pod's service account added to --device-firewall-allow on the node", r.container,
+			joinAttempts(o.Ended))))
 	}
 	return nil
+}
+
+// lostVariables returns those of added that the container has twice, with another value the second
+// time: NRI replaces the first of a name, and the second counts.
+func lostVariables(r *request, added []*runtimeapi.KeyValue) (lost []*runtimeapi.KeyValue) {
+	if !r.withImage {
+		return nil // what is added comes last
+	}
+	counts, last := map[string]int{}, map[string][]byte{}
+	for _, env := range r.config.GetEnvs() {
+		counts[env.GetKey()]++
+		last[env.GetKey()] = env.GetValue()
+	}
+	for _, env := range added {
+		if name := env.GetKey(); counts[name] > 1 && !bytes.Equal(last[name], env.GetValue()) {
+			lost = append(lost, env)
+		}
+	}
+	return lost
 }
 
 // setLast has variables set when all others are, by a CDI device.
@@ -154,8 +186,8 @@ func (a *Admission) setLast(r *request, last []*runtimeapi.KeyValue, delta *runt
 	}
 	name, err := a.Variables.Device(variables)
 	if err != nil {
-		return never(fmt.Errorf("container %q: the environment variable %s stands twice, in its image or in image and "+
-			"pod, and cannot be overridden: %w", r.container, last[0].GetKey(), err))
+		return failedPrecondition(fmt.Errorf("container %q: the environment variable %s stands twice, in its image or "+
+			"in image and pod, and cannot be overridden: %w", r.container, last[0].GetKey(), err))
 	}
 	delta.CDIDevices = append(delta.CDIDevices, &runtimeapi.CDIDevice{Name: name})
 	return nil
@@ -173,11 +205,11 @@ func (a *Admission) guardOf(ctx context.Context) (*firewall.Guard, error) {
 func inTime(
 	ctx context.Context, get func(context.Context) (*firewall.Guard, error),
 ) (*firewall.Guard, error) {
-	ctx, cancel := context.WithTimeout(ctx, syncLimit)
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	guard, err := get(ctx)
 	if err != nil {
-		return nil, quietly(fmt.Errorf("how to keep the container from devices is not known: %w", err))
+		return nil, unavailableWithoutEvent(fmt.Errorf("how to keep the container from devices is not known: %w", err))
 	}
 	return guard, nil
 }
@@ -192,10 +224,10 @@ func (a *Admission) isAllowed(ctx context.Context, pod podRef, spec pods.Pod) (b
 	// release.
 	spec, err := a.Pods.Lookup(ctx, pod.uid)
 	if err != nil {
-		return false, quietly(fmt.Errorf("%w: %w", errNoAccount, err))
+		return false, unavailableWithoutEvent(fmt.Errorf("%w: %w", errNoAccount, err))
 	}
 	if allowed, decided = a.Allowlist.Allows(pod.namespace, spec.ServiceAccount); !decided {
-		return false, quietly(errNoAccount)
+		return false, unavailableWithoutEvent(errNoAccount)
 	}
 	return allowed, nil
 }
@@ -206,9 +238,9 @@ func (a *Admission) observe(attempts []firewall.Attempt, action FirewallAction) 
 	}
 }
 
-// asFirewall returns the container for the firewall, with what is known of where its parts are
-// from.
-func (a *Admission) asFirewall(r *request, guard *firewall.Guard) (firewall.Container, error) {
+// firewallContainer returns the container for the firewall, with what is known of where its parts
+// are from.
+func (a *Admission) firewallContainer(r *request, guard *firewall.Guard) (firewall.Container, error) {
 	c := firewall.Container{
 		PodAnnotations: r.annotations, Config: r.config, Adjusted: r.withImage, Created: r.created,
 	}
@@ -217,21 +249,25 @@ func (a *Admission) asFirewall(r *request, guard *firewall.Guard) (firewall.Cont
 	}
 	managed, _ := a.Pods.DeviceResources()
 	isOther := func(requested types.ResourceName) bool { return !managed[requested] }
-	if r.asBefore || slices.ContainsFunc(r.spec.Requests[r.container], isOther) {
-		gifts, err := a.Kubelet.Gifts(r.uid, r.container)
+	if r.keepsKubelets || slices.ContainsFunc(r.spec.Requests[r.container], isOther) {
+		injections, err := a.Kubelet.Injections(r.uid, r.container)
 		if err != nil {
-			return c, quietly(fmt.Errorf("what the kubelet's device plugins gave container %q is not known: %w",
-				r.container, err))
+			return c,
+				unavailableWithoutEvent(fmt.Errorf("what the kubelet's device plugins gave container %q is not known: "+
+					"%w",
+					r.container, err))
 		}
-		c.Kubelet = slices.DeleteFunc(gifts, func(gift firewall.Gift) bool {
-			return managed[gift.Resource] && !r.asBefore
+		c.Kubelet = slices.DeleteFunc(injections, func(injection firewall.KubeletInjection) bool {
+			return managed[injection.Resource] && !r.keepsKubelets
 		})
 	}
 	if guard.NeedsClaims(c) {
 		var err error
 		if c.Claimed, err = a.Kubelet.Claims(r.uid); err != nil {
-			return c, quietly(fmt.Errorf("which driver has prepared the CDI devices of container %q is not known: %w",
-				r.container, err))
+			return c,
+				unavailableWithoutEvent(fmt.Errorf("which driver has prepared the CDI devices of container %q is not "+
+					"known: %w",
+					r.container, err))
 		}
 	}
 	return c, nil
@@ -240,16 +276,16 @@ func (a *Admission) asFirewall(r *request, guard *firewall.Guard) (firewall.Cont
 func errVariables(container string, attempts []firewall.Attempt) error {
 	return fmt.Errorf("container %q: %s decides which devices the container runtime gives it, and cannot be "+
 		"overridden; remove it from pod and image, or have the pod's service account added to "+
-		"--device-firewall-allow on the node", container, list(attempts))
+		"--device-firewall-allow on the node", container, joinAttempts(attempts))
 }
 
 func errAttempts(container string, attempts []firewall.Attempt) error {
-	return fmt.Errorf("container %q: %s asks for devices that the container was not allocated; remove it and request "+
+	return fmt.Errorf("container %q: %s requests devices that the container was not allocated; remove it and request "+
 		"devices in the container's limits, or have the pod's service account added to --device-firewall-allow on the "+
-		"node", container, list(attempts))
+		"node", container, joinAttempts(attempts))
 }
 
-func list(attempts []firewall.Attempt) string {
+func joinAttempts(attempts []firewall.Attempt) string {
 	var texts []string
 	for _, attempt := range attempts {
 		texts = append(texts, attempt.Text)
@@ -262,8 +298,9 @@ func list(attempts []firewall.Attempt) string {
 func refuseForeign(r *request) error {
 	for _, key := range slices.Sorted(maps.Keys(r.config.GetAnnotations())) {
 		if strings.HasPrefix(strings.ToLower(key), inject.OwnAnnotations) {
-			return never(fmt.Errorf("container %q comes from the kubelet with the annotation %s, which only "+
-				"kubecri writes: a device plugin that is registered with the kubelet has set it; remove that plugin",
+			return failedPrecondition(fmt.Errorf("container %q comes from the kubelet with the annotation %s, which "+
+				"only kubecri writes: a device plugin that is registered with the kubelet has set it; remove that "+
+				"plugin",
 				r.container, key))
 		}
 	}

@@ -48,7 +48,7 @@ func (g *greedyWidgets) DenyEnvs() map[string]string {
 	return map[string]string{"VISIBLE_CARDS": "none", "VISIBLE_WIDGETS": ""}
 }
 
-func TestWhoIsKeptFromDevicesThatPluginsNameVariablesFor(t *testing.T) {
+func TestVariablesThatPluginsDeclareAreNeutralised(t *testing.T) {
 	all := map[string]string{"VISIBLE_CARDS": "void", "VISIBLE_WIDGETS": ""}
 	for name, test := range map[string]struct {
 		off        bool
@@ -136,7 +136,7 @@ func TestWhoIsKeptFromDevicesThatPluginsNameVariablesFor(t *testing.T) {
 	}
 }
 
-func TestNobodySlipsThroughWhilePluginsAreLoaded(t *testing.T) {
+func TestNoContainerIsAdmittedUncheckedWhilePluginsAreLoaded(t *testing.T) {
 	loading := make(chan struct{})
 	f := newFixtureOf(t, plugins.Load(func(context.Context) ([]pluginload.Loaded[device.Device], []error) {
 		<-loading
@@ -201,7 +201,7 @@ func podThatSets(variables ...string) pods.Pod {
 	return pod
 }
 
-func TestAPodThatAsksPastTheScheduler(t *testing.T) {
+func TestAPodThatRequestsDevicesPastTheSchedulerGetsNone(t *testing.T) {
 	every := []*runtimeapi.KeyValue{{Key: "NVIDIA_VISIBLE_DEVICES", Value: []byte("all")}}
 	twice := []*runtimeapi.KeyValue{
 		{Key: "NVIDIA_VISIBLE_DEVICES", Value: []byte("all")}, {Key: "NVIDIA_VISIBLE_DEVICES", Value: []byte("0,1")},
@@ -213,10 +213,10 @@ func TestAPodThatAsksPastTheScheduler(t *testing.T) {
 		config      *runtimeapi.ContainerConfig
 		withImage   bool
 		allow       []string
-		gifts       []firewall.Gift   // of the kubelet's plugins
-		claimed     map[string]string // drivers by CDI device
-		unknown     error             // why neither is known
-		noVariables error             // why no CDI device can set variables
+		injections  []firewall.KubeletInjection // of the kubelet's plugins
+		claimed     map[string]string           // drivers by CDI device
+		unknown     error                       // why neither is known
+		noVariables error                       // why no CDI device can set variables
 
 		envs     string // that the container is started with
 		last     string // the CDI device that sets it after everything else
@@ -228,10 +228,10 @@ func TestAPodThatAsksPastTheScheduler(t *testing.T) {
 	}{
 		"a variable is overridden, and the pod gets an event": {
 			pod: plain, config: &runtimeapi.ContainerConfig{Envs: every}, envs: "void", outcome: Isolated,
-			event:    "NVIDIA_VISIBLE_DEVICES=all asks the container runtime for devices, and is not obeyed",
+			event:    "NVIDIA_VISIBLE_DEVICES=all requests devices from the container runtime, and is not obeyed",
 			attempts: []string{"nvidia.com env neutralised"},
 		},
-		"what the image asks for, which nobody here sees, is overridden in silence": {
+		"what the image requests, which is not seen here, is overridden in silence": {
 			pod: plain, envs: "void", outcome: Isolated,
 		},
 		"the same where the image's variables are seen": {
@@ -241,16 +241,16 @@ func TestAPodThatAsksPastTheScheduler(t *testing.T) {
 		"a variable of the pod gets an event among those of the image": {
 			pod: podThatSets("NVIDIA_VISIBLE_DEVICES"), config: &runtimeapi.ContainerConfig{Envs: every},
 			withImage: true, envs: "void", outcome: Isolated,
-			event: "NVIDIA_VISIBLE_DEVICES=all asks", attempts: []string{"nvidia.com env neutralised"},
+			event: "NVIDIA_VISIBLE_DEVICES=all requests", attempts: []string{"nvidia.com env neutralised"},
 		},
 		"so does one of which nobody knows whose it is": {
 			pod: plain, config: &runtimeapi.ContainerConfig{Envs: every}, withImage: true, envs: "void",
 			outcome: Isolated,
-			event:   "NVIDIA_VISIBLE_DEVICES=all asks", attempts: []string{"nvidia.com env neutralised"},
+			event:   "NVIDIA_VISIBLE_DEVICES=all requests", attempts: []string{"nvidia.com env neutralised"},
 		},
 		"an annotation of the pod is refused, and says what to do": {
 			pod: plain, annotations: cdi, code: codes.FailedPrecondition, outcome: Refused,
-			says:     `the annotation cdi.k8s.io/x (nvidia.com/gpu=all) of the pod asks for devices`,
+			says:     `the annotation cdi.k8s.io/x (nvidia.com/gpu=all) of the pod requests devices`,
 			attempts: []string{"nvidia.com annotation refused"},
 		},
 		"a mount is refused": {
@@ -294,7 +294,7 @@ func TestAPodThatAsksPastTheScheduler(t *testing.T) {
 			pod: podThatSets("NVIDIA_VISIBLE_DEVICES"), config: &runtimeapi.ContainerConfig{Envs: twice},
 			withImage: true, envs: "void", last: "kubedevice.io/variables=NVIDIA_VISIBLE_DEVICES=void",
 			outcome: Isolated,
-			event:   "NVIDIA_VISIBLE_DEVICES=0,1 asks", attempts: []string{"nvidia.com env neutralised"},
+			event:   "NVIDIA_VISIBLE_DEVICES=0,1 requests", attempts: []string{"nvidia.com env neutralised"},
 		},
 		"so is an image that sets it twice, for a container with a GPU": {
 			pod: podThatRequests("nvidia.com/gpu"), config: &runtimeapi.ContainerConfig{Envs: twice},
@@ -318,15 +318,15 @@ func TestAPodThatAsksPastTheScheduler(t *testing.T) {
 		},
 		"a container that requests another resource of the vendor's is exempt from nothing": {
 			pod: podThatRequests("nvidia.com/hostdev"), config: &runtimeapi.ContainerConfig{Envs: every}, envs: "void",
-			gifts: []firewall.Gift{{Resource: "nvidia.com/hostdev"}}, outcome: Isolated,
-			event: "NVIDIA_VISIBLE_DEVICES=all asks", attempts: []string{"nvidia.com env neutralised"},
+			injections: []firewall.KubeletInjection{{Resource: "nvidia.com/hostdev"}}, outcome: Isolated,
+			event: "NVIDIA_VISIBLE_DEVICES=all requests", attempts: []string{"nvidia.com env neutralised"},
 		},
 		"but from what that resource's plugin gave": {
 			pod: podThatRequests("nvidia.com/hostdev"), config: &runtimeapi.ContainerConfig{
 				Envs:       []*runtimeapi.KeyValue{{Key: "NVIDIA_VISIBLE_DEVICES", Value: []byte("GPU-7")}},
 				CDIDevices: []*runtimeapi.CDIDevice{{Name: "nvidia.com/hostdev=7"}},
 			},
-			gifts: []firewall.Gift{{
+			injections: []firewall.KubeletInjection{{
 				Resource: "nvidia.com/hostdev", Envs: map[string]string{"NVIDIA_VISIBLE_DEVICES": "GPU-7"},
 				CDIDevices: []string{"nvidia.com/hostdev=7"},
 			}},
@@ -372,7 +372,7 @@ func TestAPodThatAsksPastTheScheduler(t *testing.T) {
 				config = &runtimeapi.ContainerConfig{}
 			}
 			config.Metadata = &runtimeapi.ContainerMetadata{Name: "main"}
-			f.withImage, f.gifts, f.claimed = test.withImage, test.gifts, test.claimed
+			f.withImage, f.injections, f.claimed = test.withImage, test.injections, test.claimed
 			f.unknown, f.variablesErr = test.unknown, test.noVariables
 			got, err := f.createAs(t, "u", "api", test.annotations, config)
 			if status.Code(err) != test.code || err != nil && !strings.Contains(err.Error(), test.says) {
@@ -442,6 +442,20 @@ func TestAPodPassesUntouchedWhereThereIsNothingToGuard(t *testing.T) {
 	}
 }
 
+func TestAnImageWhoseVolumeNamesADeviceIsRefusedByTheProxy(t *testing.T) {
+	f := fixtureWith(t, &gpus{})
+	f.Firewall = f.wall
+	f.pods["u"] = plain
+	for volume, want := range map[string]codes.Code{
+		"/data": codes.OK, "/var/run/nvidia-container-devices/all": codes.FailedPrecondition,
+	} {
+		f.Images = imageOf{Volumes: []string{volume}}
+		if _, err := f.create(t, "u", "main", "api", nil); status.Code(err) != want {
+			t.Errorf("%s: %v", volume, err)
+		}
+	}
+}
+
 // gaudis are accelerators of a vendor whose runtime takes the first variable.
 type gaudis struct{ cards }
 
@@ -464,12 +478,12 @@ func TestAnImageWhoseVariableComesFirstIsRefusedByTheProxyWhereTheFirstCounts(t 
 	}
 	f.image = []*runtimeapi.KeyValue{{Key: "HABANA_VISIBLE_DEVICES", Value: []byte("none")}}
 	if err := create(); err != nil {
-		t.Errorf("an image that asks for nothing: %v", err)
+		t.Errorf("an image that requests nothing: %v", err)
 	}
 	f.image = []*runtimeapi.KeyValue{{Key: "HABANA_VISIBLE_DEVICES_", Value: []byte("all")}}
 	if err := create(); status.Code(err) != codes.FailedPrecondition ||
 		!strings.Contains(err.Error(), "HABANA_VISIBLE_DEVICES_=all decides") {
-		t.Errorf("an image that asks for all: %v", err)
+		t.Errorf("an image that requests all: %v", err)
 	}
 	f.noImage = errors.New("the runtime does not answer")
 	if err := create(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "does not answer") {
@@ -480,6 +494,6 @@ func TestAnImageWhoseVariableComesFirstIsRefusedByTheProxyWhereTheFirstCounts(t 
 		Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, Envs: f.image,
 	})
 	if err != nil || len(config.GetEnvs()) != 3 {
-		t.Errorf("an image that asks for all, under NRI: %v, %v", config, err)
+		t.Errorf("an image that requests all, under NRI: %v, %v", config, err)
 	}
 }

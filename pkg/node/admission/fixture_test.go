@@ -52,7 +52,7 @@ type fixture struct {
 	pods     knownPods
 	live     livePods
 	adopted  []grants.Allocation                  // by the kubelet
-	carried  map[string][]grants.RuntimeContainer // what containers of live pods carry, by UID
+	encoded  map[string][]grants.RuntimeContainer // what containers of live pods carry, by UID
 	warnings []string
 	ignored  []string
 	mistakes []string
@@ -62,28 +62,33 @@ type fixture struct {
 	notSealed, verified []string // warnings and results of seals
 
 	kubelets map[types.ResourceName]bool // what the kubelet serves
+	yielded  []types.ResourceName        // to plugins at the kubelet
 	files    map[string]bool             // device files of the node
 	wall     *firewall.Firewall          // on if it is the admission's
 	outcomes []Outcome
 	plugin   *cards
 
-	withImage bool // the front sees the image's variables
+	withImage bool // the frontend sees the image's variables
 
-	gifts        []firewall.Gift        // of the kubelet's plugins
-	served       []types.ResourceName   // by them
-	claimed      map[string]string      // drivers by CDI device
-	image        []*runtimeapi.KeyValue // variables of the image
-	sandbox      map[string]string      // annotations that the runtime keeps of the sandbox
-	variablesErr error                  // why there is no CDI device that sets variables
-	unknown      error                  // why none of gifts, claims and sandbox is known
-	noImage      error                  // why the image is not
-	sizes        images.Image           // of the image's parts
-	cdiErr       error                  // why the runtime has no CDI devices
+	injections   []firewall.KubeletInjection // of the kubelet's plugins
+	claimed      map[string]string           // drivers by CDI device
+	image        []*runtimeapi.KeyValue      // variables of the image
+	sandbox      map[string]string           // annotations that the runtime keeps of the sandbox
+	variablesErr error                       // why there is no CDI device that sets variables
+	unknown      error                       // why none of gifts, claims and sandbox is known
+	noImage      error                       // why the image is not
+	sizes        images.Image                // of the image's parts
+	cdiErr       error                       // why the runtime has no CDI devices
 }
 
 // KubeletServes implements firewall.Kubelet.
 func (f *fixture) KubeletServes(_ context.Context, is func(types.ResourceName) bool) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Keys(f.kubelets)), is)
+}
+
+// Yield implements Rivals.
+func (f *fixture) Yield(_ context.Context, resource types.ResourceName, _ string) {
+	f.yielded = append(f.yielded, resource)
 }
 
 // Number implements firewall.DeviceFiles: the number of no file is known.
@@ -102,7 +107,7 @@ func (f *fixture) Pods(context.Context) (map[string]grants.RuntimeState, error) 
 	seen := map[string]grants.RuntimeState{}
 	for uid := range f.live {
 		seen[uid] = grants.RuntimeState{
-			Live: true, Namespace: "default", Name: "pod-" + uid, Containers: f.carried[uid],
+			Live: true, Namespace: "default", Name: "pod-" + uid, Containers: f.encoded[uid],
 		}
 	}
 	return seen, nil
@@ -145,7 +150,7 @@ func newFixtureOf(t testing.TB, load plugins.Load, served ...devicemanager.Plugi
 	return newFixtureAt(t, filepath.Join(t.TempDir(), "grants"), "", load, served...)
 }
 
-// newFixtureAt is newFixtureOf in a boot of the machine that may find a record.
+// newFixtureAt is newFixtureOf in a boot of the machine that may find a checkpoint.
 func newFixtureAt(t testing.TB, path, boot string, load plugins.Load, served ...devicemanager.Plugins) *fixture {
 	t.Helper()
 	f := &fixture{pods: knownPods{}, live: livePods{}}
@@ -176,8 +181,9 @@ func newFixtureAt(t testing.TB, path, boot string, load plugins.Load, served ...
 	registry.NotePublished([]string{"example.com/before"})
 	f.CRI = CRI{&Admission{
 		NodeName: "node-1", Pods: nodePods{f.pods, registry}, Devices: manager, Grants: record,
+		Adopted:   adoptedDevices(func(string, string) ([]types.ResourceName, error) { return nil, nil }),
 		Responses: record.Responses(), HostFS: devNodes{}, CDI: f, Images: f, Variables: f,
-		Kubelet: kubelet{f}, Sandboxes: sandboxes{f},
+		Kubelet: kubelet{f}, Sandboxes: sandboxes{f}, Rivals: f,
 		Events: f, Metrics: f, Refusals: NewRefusals(),
 	}}
 	return f
@@ -312,7 +318,7 @@ func (f *fixture) createAs(
 	return merged.Config, nil
 }
 
-// createWithImage is CreateContainer of a front that sees the image's variables.
+// createWithImage is CreateContainer of a frontend that sees the image's variables.
 func (f *fixture) createWithImage(ctx context.Context, raw []byte) ([]byte, error) {
 	request, err := inject.Decode(raw)
 	if err != nil {

@@ -32,17 +32,17 @@ func (a *Admission) grant(ctx context.Context, r *request) error {
 	var conflict *grants.Conflict
 	switch {
 	case errors.As(err, &conflict):
-		return neverUntil(after(conflictMemory), err)
+		return failedPreconditionUntil(closedAfter(conflictMemory), err)
 	case err != nil:
-		return later(err)
+		return unavailable(err)
 	}
 	r.granted = &granted
-	klog.FromContext(ctx).V(2).Info("A pod is granted devices", logkey.Pod, r.ref(), logkey.PodUID, r.uid)
+	klog.FromContext(ctx).V(2).Info("A pod is granted devices", logkey.Pod, r.objectRef(), logkey.PodUID, r.uid)
 	return nil
 }
 
-// after returns a channel that is closed after a time.
-func after(d time.Duration) <-chan struct{} {
+// closedAfter returns a channel that is closed after a time.
+func closedAfter(d time.Duration) <-chan struct{} {
 	over := make(chan struct{})
 	time.AfterFunc(d, func() { close(over) })
 	return over

@@ -26,8 +26,8 @@ import (
 func TestARestartedContainerGetsTheSameDevicesWhateverTheAnnotationHasBecome(t *testing.T) {
 	f := newFixture(t, true)
 	f.pods["u"] = requesting
-	given := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}})
-	if _, err := f.create(t, "u", "main", "api", given); err != nil {
+	granted := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}})
+	if _, err := f.create(t, "u", "main", "api", granted); err != nil {
 		t.Fatal(err)
 	}
 	delete(f.pods, "u") // the API server may be away, too
@@ -63,7 +63,7 @@ func TestASecondPodGetsTheDeviceOnlyWhenTheFirstIsGone(t *testing.T) {
 	})
 }
 
-// forgetful is a record that finds a pod gone right after it said that it has it.
+// forgetful is a checkpoint that finds a pod gone right after it said that it has it.
 type forgetful struct{ Grants }
 
 func (forgetful) Has(string) bool { return true }
@@ -85,8 +85,8 @@ func TestAMaskIsHeldByAnyNumberOfPods(t *testing.T) {
 	f := newFixture(t, true)
 	for _, uid := range []string{"a", "b"} {
 		f.pods[uid] = requesting
-		given := allocation(t, "pod-"+uid, "node-1", map[string][]types.ResourceName{"main": {kind}})
-		if _, err := f.create(t, uid, "main", "api", given); err != nil {
+		granted := allocation(t, "pod-"+uid, "node-1", map[string][]types.ResourceName{"main": {kind}})
+		if _, err := f.create(t, uid, "main", "api", granted); err != nil {
 			t.Errorf("pod %s: %v", uid, err)
 		}
 	}
@@ -115,8 +115,8 @@ func TestAPodWhoseRecordIsLostInTheMiddleOfItsStartGetsTheRestOfItsDevices(t *te
 
 	after := newFixtureAt(t, path, "", load)
 	after.pods["u"], after.live["u"] = requesting, true
-	after.carried = map[string][]grants.RuntimeContainer{
-		"u": {{ID: "1", Name: "main", Carried: first.Annotations[grants.Annotation]}},
+	after.encoded = map[string][]grants.RuntimeContainer{
+		"u": {{ID: "1", Name: "main", Encoded: first.Annotations[grants.Annotation]}},
 	}
 	changed := map[string][]types.ResourceName{"main": {card1}}
 	for _, step := range []struct {

@@ -35,12 +35,12 @@ const (
 
 // vendor stands for one hosted plugin with one device.
 type vendor struct {
-	mu      sync.Mutex
-	there   bool
-	broken  error
-	changed chan struct{}
-	asked   []string
-	answer  *pluginapi.ContainerAllocateResponse // nil for one that names the device
+	mu       sync.Mutex
+	there    bool
+	broken   error
+	changed  chan struct{}
+	requests []string
+	answer   *pluginapi.ContainerAllocateResponse // nil for one that names the device
 }
 
 func (v *vendor) set(there bool, broken error) {
@@ -74,7 +74,7 @@ func (v *vendor) Allocate(
 ) ([]byte, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.asked = append(v.asked, string(resource)+" "+strings.Join(ids, ","))
+	v.requests = append(v.requests, string(resource)+" "+strings.Join(ids, ","))
 	if v.broken != nil {
 		return nil, v.broken
 	}
@@ -92,7 +92,7 @@ func newVendorFixture(t *testing.T, there bool) (*fixture, *vendor) {
 	return bootVendorFixture(t, filepath.Join(t.TempDir(), "grants"), "", v), v
 }
 
-// bootVendorFixture is newVendorFixture in a boot of the machine that may find a record.
+// bootVendorFixture is newVendorFixture in a boot of the machine that may find a checkpoint.
 func bootVendorFixture(t *testing.T, path, boot string, v *vendor) *fixture {
 	t.Helper()
 	f := newFixtureAt(
@@ -124,12 +124,12 @@ func TestAHostedPluginsAnswerIsUsedAgain(t *testing.T) {
 			t.Errorf("the container gets %v", delta)
 		}
 	}
-	if diff := cmp.Diff([]string{"vendor.example/card card-7"}, v.asked); diff != "" {
+	if diff := cmp.Diff([]string{"vendor.example/card card-7"}, v.requests); diff != "" {
 		t.Errorf("the plugin was asked (-want +got):\n%s", diff)
 	}
 }
 
-func TestAHostedPluginIsAskedAgainOnceAfterABootForTheSameDevice(t *testing.T) {
+func TestAHostedPluginIsCalledAgainOnceAfterABootForTheSameDevice(t *testing.T) {
 	v := &vendor{there: true, changed: make(chan struct{})}
 	path := filepath.Join(t.TempDir(), "grants")
 	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {hostedCard}})
@@ -148,13 +148,13 @@ func TestAHostedPluginIsAskedAgainOnceAfterABootForTheSameDevice(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if diff := cmp.Diff(want, v.asked); diff != "" {
+		if diff := cmp.Diff(want, v.requests); diff != "" {
 			t.Errorf("%s: the plugin was asked (-want +got):\n%s", boot, diff)
 		}
 	}
 }
 
-func TestAHostedPluginThatRefusesIsQuotedAndAskedAgain(t *testing.T) {
+func TestAHostedPluginThatRefusesIsQuotedAndCalledAgain(t *testing.T) {
 	f, v := newVendorFixture(t, true)
 	v.set(true, errors.New("the device plugin does not allocate card-7: no firmware"))
 	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {hostedCard}})

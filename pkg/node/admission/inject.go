@@ -44,8 +44,8 @@ func (a *Admission) inject(
 	if outcome == Isolated && len(addition.GetEnvs()) == 0 {
 		return nil, Passed, nil
 	}
-	if len(expected) > 0 && a.Added != nil {
-		a.Added.Expect(r.object(), r.container, expected)
+	if len(expected) > 0 && a.DeviceChecker != nil {
+		a.DeviceChecker.Expect(r.object(), r.container, expected)
 	}
 	return addition, outcome, nil
 }
@@ -54,22 +54,39 @@ func (a *Admission) inject(
 func (a *Admission) devicesFor(
 	ctx context.Context, r *request,
 ) (delta *runtimeapi.ContainerConfig, holds types.ResourceLocation, err error) {
-	if r.granted == nil || r.asBefore {
+	if r.granted == nil || r.keepsKubelets {
 		return nil, nil, nil
 	}
 	claim, err := a.claimOf(ctx, r)
-	if err != nil || len(claim.Container.AllocateFrom) == 0 {
+	if err != nil {
+		a.Waiting.note(r, err)
 		return nil, nil, err
+	}
+	a.Waiting.forget(r)
+	if err := a.verifyKubelets(ctx, r, claim.Container.AllocateFrom); err != nil {
+		return nil, nil, err
+	}
+	if len(claim.Container.AllocateFrom) == 0 {
+		return nil, nil, nil
 	}
 	additions, err := a.Devices.Allocate(ctx, claim)
 	if err != nil {
-		return nil, nil, later(err)
+		return nil, nil, unavailable(err)
 	}
 	failpoint.Reach(failpoint.PluginCalled)
+	if a.ShareLimits != nil {
+		limits, limited, err := a.ShareLimits.Limit(claim)
+		if err != nil {
+			return nil, nil, failedPrecondition(fmt.Errorf("container %q: %w", r.container, err))
+		}
+		if limited {
+			additions = append(additions, limits)
+		}
+	}
 	delta, leftOut, err := inject.Merge(a.HostFS, r.config, additions)
 	if err != nil {
 		a.dropResponses(ctx, r, err)
-		return nil, nil, never(fmt.Errorf("container %q: %w", r.container, err))
+		return nil, nil, failedPrecondition(fmt.Errorf("container %q: %w", r.container, err))
 	}
 	if err := a.checkCDI(delta); err != nil {
 		if !errors.Is(err, cdi.ErrUnknown) {
@@ -82,21 +99,21 @@ func (a *Admission) devicesFor(
 		return nil, nil, err
 	}
 	a.warnLeftOut(r, leftOut)
-	carried, err := a.Grants.Carry(*r.granted, r.container)
+	encoded, err := a.Grants.EncodePart(*r.granted, r.container)
 	if err != nil {
-		return nil, nil, never(err)
+		return nil, nil, failedPrecondition(err)
 	}
 	if delta.Annotations == nil {
 		delta.Annotations = map[string]string{}
 	}
-	delta.Annotations[grants.Annotation] = carried
+	delta.Annotations[grants.Annotation] = encoded
 	return delta, claim.Container.AllocateFrom, checkAnnotations(r.container, delta.GetAnnotations())
 }
 
 // warnLeftOut says on the pod which parts of what device plugins answered its container lacks.
 func (a *Admission) warnLeftOut(r *request, leftOut []string) {
 	for _, text := range leftOut {
-		a.Events.WarnLeftOut(r.object(), short(fmt.Sprintf("container %q: %s", r.container, text)))
+		a.Events.WarnLeftOut(r.object(), clip(fmt.Sprintf("container %q: %s", r.container, text)))
 	}
 }
 
@@ -129,8 +146,9 @@ func checkAnnotations(container string, added map[string]string) error {
 		}
 	}
 	if size > deviceinfo.MaxContainerBytes {
-		return never(fmt.Errorf("container %q: the annotations that it gets for its devices have %d bytes, and at "+
-			"most %d are allowed: request fewer devices in one container, or change the device plugin", container,
+		return failedPrecondition(fmt.Errorf("container %q: the annotations that it gets for its devices have %d "+
+			"bytes, and at most %d are allowed: request fewer devices in one container, or change the device plugin",
+			container,
 			size, deviceinfo.MaxContainerBytes))
 	}
 	return nil
@@ -147,8 +165,8 @@ func (a *Admission) checkCDI(delta *runtimeapi.ContainerConfig) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, cdi.ErrUnknown):
-		return later(err)
+		return unavailable(err)
 	default:
-		return never(fmt.Errorf("CDI device %q: %w", delta.GetCDIDevices()[0].GetName(), err))
+		return failedPrecondition(fmt.Errorf("CDI device %q: %w", delta.GetCDIDevices()[0].GetName(), err))
 	}
 }

@@ -6,31 +6,28 @@ package admission
 import (
 	"context"
 	"fmt"
-	"slices"
 
-	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
-	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // Inspect returns why a container that exists already must be ended, or "" if it need not: it was
-// created past this program, and lacks the devices that it was allocated, or asks for devices that
-// it was not. An error says that this is not known now. What a container carries of an
+// created without this program, and lacks the devices that it was allocated, or requests devices
+// that it was not. An error says that this is not known now. What a container carries of an
 // allocation is the grants' business.
 func (a *Admission) Inspect(ctx context.Context, c Container) (reason string, err error) {
 	r := newRequest(c)
 	if !r.fromAPI {
 		return "", nil
 	}
-	if carried := r.config.GetAnnotations()[grants.Annotation]; carried != "" {
-		own, err := a.Grants.Confirms(r.uid, r.namespace, r.name, r.container, carried)
+	if encoded := r.config.GetAnnotations()[grants.Annotation]; encoded != "" {
+		own, err := a.Grants.Confirms(r.uid, r.namespace, r.name, r.container, encoded)
 		if err != nil || own {
 			return "", err
 		}
 	}
-	granted, ok, err := a.Grants.Granted(ctx, r.uid)
+	granted, ok, err := a.grantedToExisting(ctx, r)
 	if err != nil {
 		return "", err
 	}
@@ -42,11 +39,14 @@ func (a *Admission) Inspect(ctx context.Context, c Container) (reason string, er
 	case ok && granted.Adopted:
 		// The kubelet gave it its devices, or has forgotten them, and called kubecri for others.
 		if r.config.GetAnnotations()[kubeletstate.PlaceholderAnnotation] != "" {
-			return ended(r, "it does not have the devices that its pod holds"), nil
+			return endedMessage(r, "it does not have the devices that its pod holds"), nil
 		}
-		return "", nil
+		if !r.created.IsZero() && r.created.Before(granted.Since) {
+			return "", nil // all devices of the vendor were the kubelet's then
+		}
+		r.keepsKubelets = true
 	default:
-		return ended(r, "it does not have the devices that it was allocated"), nil
+		return endedMessage(r, "it does not have the devices that it was allocated"), nil
 	}
 	var known bool
 	if r.spec, known = a.Pods.Get(r.uid); !known {
@@ -65,10 +65,24 @@ func (a *Admission) Inspect(ctx context.Context, c Container) (reason string, er
 			return "", err
 		}
 		if lacks {
-			return ended(r, "it does not have the devices that it requests"), nil
+			return endedMessage(r, "it does not have the devices that it requests"), nil
 		}
 	}
 	return a.inspectPast(ctx, r)
+}
+
+// grantedToExisting returns what was granted to the pod, without waiting where the file says it.
+// The file may lack a pod that has devices from a plugin of the kubelet's.
+func (a *Admission) grantedToExisting(ctx context.Context, r *request) (grants.Allocation, bool, error) {
+	granted, ok, err := a.Grants.Recorded(r.uid)
+	if err == nil && ok {
+		return granted, true, nil
+	}
+	held, heldErr := a.Adopted.AllocatedTo(r.uid, r.container)
+	if err == nil && heldErr == nil && len(held) == 0 {
+		return granted, false, nil
+	}
+	return a.Grants.Granted(ctx, r.uid)
 }
 
 // isAllocated reports whether the container was allocated devices, as far as the grants or, for a
@@ -90,13 +104,15 @@ func (a *Admission) lacksDevices(r *request) (bool, error) {
 		if !resources[requested] {
 			continue
 		}
-		given, err := a.Adopted.AllocatedTo(r.uid, r.container)
-		return err == nil && len(given) == 0, err
+		granted, err := a.Adopted.AllocatedTo(r.uid, r.container)
+		return err == nil && len(granted) == 0, err
 	}
 	return false, nil
 }
 
-// inspectPast is Inspect for what the container asks for past the scheduler.
+// inspectPast is Inspect for what the container requests without the scheduler. What a plugin of
+// the kubelet's gave it stays, as far as the kubelet remembers. If the kubelet has forgotten it, it
+// gives the devices to others, and allocates again when it starts the container again.
 func (a *Admission) inspectPast(ctx context.Context, r *request) (reason string, err error) {
 	if a.Firewall == nil || r.config.GetLinux().GetSecurityContext().GetPrivileged() {
 		return "", nil
@@ -105,21 +121,13 @@ func (a *Admission) inspectPast(ctx context.Context, r *request) (reason string,
 	if err != nil || !guard.Active() {
 		return "", err
 	}
-	c, err := a.asFirewall(r, guard)
+	c, err := a.firewallContainer(r, guard)
 	if err != nil {
 		return "", err
 	}
 	c.Own = nil        // the image's variables were not overridden
 	c.Adjusted = false // and nothing will be adjusted
-	forgotten, err := a.forgotten(r, c)
-	if err != nil {
-		return "", err
-	}
-	attempts := slices.DeleteFunc(append(guard.Refused(c), guard.Taken(c)...), func(attempt firewall.Attempt) bool {
-		return slices.ContainsFunc(forgotten, func(requested types.ResourceName) bool {
-			return guard.MayGive(requested, attempt)
-		})
-	})
+	attempts := append(guard.Refused(c), guard.Taken(c)...)
 	if len(attempts) == 0 {
 		return "", nil
 	}
@@ -128,36 +136,11 @@ func (a *Admission) inspectPast(ctx context.Context, r *request) (reason string,
 		return "", err
 	}
 	a.observe(attempts, AttemptRefused)
-	return ended(r, list(attempts)+" asks for devices that it was not allocated"), nil
+	return endedMessage(r, joinAttempts(attempts)+" requests devices that it was not allocated"), nil
 }
 
-// forgotten returns the resources of the kubelet's that the container requests, and for which the
-// kubelet does not remember what their plugins gave it: the container must not be ended for that. A
-// resource that no plugin serves is not one of them: the kubelet starts a pod that names the node
-// and requests what the node does not have.
-func (a *Admission) forgotten(r *request, c firewall.Container) ([]types.ResourceName, error) {
-	managed, _ := a.Pods.DeviceResources()
-	var all []types.ResourceName
-	for _, requested := range r.spec.Requests[r.container] {
-		isOf := func(gift firewall.Gift) bool { return gift.Resource == requested }
-		if !managed[requested] && !slices.ContainsFunc(c.Kubelet, isOf) {
-			all = append(all, requested)
-		}
-	}
-	if len(all) == 0 {
-		return nil, nil
-	}
-	served, err := a.Kubelet.Served()
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(all, func(requested types.ResourceName) bool {
-		return !slices.Contains(served, requested)
-	}), nil
-}
-
-// ended is what the pod's owner hears.
-func ended(r *request, what string) string {
-	return short(fmt.Sprintf("container %q was started while kubecri was away, and is ended: %s; where its pod's "+
+// endedMessage is what the pod's owner hears.
+func endedMessage(r *request, what string) string {
+	return clip(fmt.Sprintf("container %q was started while kubecri was away, and is ended: %s; where its pod's "+
 		"restart policy does not have it started again, delete the pod", r.container, what))
 }

@@ -4,10 +4,12 @@
 package admission
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -18,12 +20,12 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func TestWhichContainersThatRunAreEnded(t *testing.T) {
+func TestRunningContainersWithForbiddenOrMissingDevicesAreEnded(t *testing.T) {
 	asking := map[string]string{"VISIBLE_CARDS": "all"}
 	serving := requesting
 	serving.Namespace, serving.ServiceAccount = "default", "exporter"
-	account := plain
-	account.ServiceAccount = "somebody"
+	account, atKubelet := plain, other
+	account.ServiceAccount, atKubelet.ServiceAccount = "somebody", "somebody"
 	firstRelease := allocation(t, "pod-u", "node-1",
 		map[string][]types.ResourceName{"main": {card0}})[deviceinfo.Annotation]
 	for name, test := range map[string]struct {
@@ -58,18 +60,20 @@ func TestWhichContainersThatRunAreEnded(t *testing.T) {
 		"not while that is not known": {
 			known: &requesting, givenErr: errors.New("unreadable"), unknown: true,
 		},
-		"one that asks past the scheduler":   {known: &account, envs: asking, says: "VISIBLE_CARDS=all"},
-		"not one that asks for none":         {known: &account, envs: map[string]string{"VISIBLE_CARDS": "void"}},
-		"not one that is let through":        {known: &serving, given: []types.ResourceName{card0}, envs: asking},
-		"not a privileged one":               {known: &account, envs: asking, privileged: true},
-		"nor one that the kubelet may serve": {known: &other, envs: asking},
-		"not a static one":                   {source: "file", envs: asking, allocated: card0},
-		"not a new one, for now":             {envs: asking, unknown: true},
-		"not one that is innocent":           {known: &account},
+		"one that asks past the scheduler": {known: &account, envs: asking, says: "VISIBLE_CARDS=all"},
+		"not one that requests none":       {known: &account, envs: map[string]string{"VISIBLE_CARDS": "void"}},
+		"not one that is let through":      {known: &serving, given: []types.ResourceName{card0}, envs: asking},
+		"not a privileged one":             {known: &account, envs: asking, privileged: true},
+		"one that the kubelet serves, with what its plugin did not give": {
+			known: &atKubelet, envs: asking, says: "VISIBLE_CARDS=all",
+		},
+		"not a static one":         {source: "file", envs: asking, allocated: card0},
+		"not a new one, for now":   {envs: asking, unknown: true},
+		"not one that is innocent": {known: &account},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := fixtureWith(t, &visibleCards{})
-			f.Firewall, f.served = f.wall, other.Requests["main"]
+			f.Firewall = f.wall
 			var err error
 			if f.Allowlist, err = firewall.ParseAllowlist([]string{"default/exporter"}); err != nil {
 				t.Fatal(err)
@@ -125,7 +129,7 @@ func (f *fixture) signed(t *testing.T) string {
 	if _, _, err := f.Grants.Granted(t.Context(), "u"); err != nil { // which reads the key
 		t.Fatal(err)
 	}
-	value, err := f.Grants.Carry(grants.Allocation{PodUID: "u", Namespace: "default", Name: "pod-u",
+	value, err := f.Grants.EncodePart(grants.Allocation{PodUID: "u", Namespace: "default", Name: "pod-u",
 		PodInfo: &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"main": given(card0)}}}, "main")
 	if err != nil {
 		t.Fatal(err)
@@ -166,25 +170,112 @@ func TestTheContainersOfAnAdoptedPodAreNotEndedUnlessTheyLackItsDevices(t *testi
 	}
 }
 
-// The kubelet gave devices to others of the pod's containers.
+// otherFile is a checkpoint with other contents in its file.
+type otherFile struct {
+	Grants
+	recorded *grants.Allocation // of each pod, nil if the file lacks it
+	lost     error              // why the file is not known
+	waited   bool               // for more than the file
+}
+
+// Recorded implements Grants.
+func (r *otherFile) Recorded(string) (grants.Allocation, bool, error) {
+	if r.recorded == nil {
+		return grants.Allocation{}, false, r.lost
+	}
+	return *r.recorded, true, r.lost
+}
+
+// Granted implements Grants.
+func (r *otherFile) Granted(ctx context.Context, podUID string) (grants.Allocation, bool, error) {
+	r.waited = true
+	return r.Grants.Granted(ctx, podUID)
+}
+
+// Others wait until all containers are inspected, of which there may be many.
+func TestThePodsOwnDevicesAreWaitedForWhereTheFileMayLackThem(t *testing.T) {
+	const held, requested = "the devices that its pod holds", "the devices that it requests"
+	unreadable := errors.New("unreadable")
+	for name, test := range map[string]struct {
+		recorded, given bool
+		lost, unknown   error // why the file, or what the kubelet gave, is not known
+		waits           bool
+		says            string
+	}{
+		"not if the file has it":                     {recorded: true, says: held},
+		"not if the file alone has it":               {recorded: true, unknown: unreadable, says: held},
+		"not if the kubelet gave it nothing, either": {says: requested},
+		"if the kubelet gave it devices":             {given: true, waits: true, says: held},
+		"if what the kubelet gave it is not known":   {unknown: unreadable, waits: true, says: held},
+		"if the file was lost":                       {lost: unreadable, waits: true, says: held},
+		"if the file was lost in part":               {recorded: true, lost: unreadable, waits: true, says: held},
+		"if the file alone was lost":                 {given: true, lost: unreadable, waits: true, says: held},
+		"if neither is known":                        {lost: unreadable, unknown: unreadable, waits: true, says: held},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := fixtureWith(t, &visibleCards{})
+			f.pods["u"], f.live["u"] = requesting, true
+			f.adopt()
+			file := &otherFile{Grants: f.Grants, lost: test.lost}
+			if test.recorded {
+				file.recorded = &f.adopted[0]
+			}
+			f.Grants = file
+			f.Adopted = adoptedDevices(func(string, string) (given []types.ResourceName, err error) {
+				if test.given {
+					given = append(given, card0)
+				}
+				return given, test.unknown
+			})
+			reason, err := f.Inspect(t.Context(), Container{
+				Pod: Pod{
+					UID: "u", Namespace: "default", Name: "pod-u",
+					Annotations: map[string]string{sourceAnnotation: sourceAPI},
+				},
+				Config: &runtimeapi.ContainerConfig{
+					Metadata:    &runtimeapi.ContainerMetadata{Name: "main"},
+					Annotations: placeholderContainer().Annotations,
+				},
+			})
+			if err != nil || !strings.Contains(reason, test.says) || file.waited != test.waits {
+				t.Errorf("waited: %t; ended for %q, %v", file.waited, reason, err)
+			}
+		})
+	}
+}
+
+// The kubelet gave a GPU to one of the pod's containers, before kubecri took them over.
 func TestAContainerOfAnAdoptedPodIsEndedForDevicesThatItWasNotAllocated(t *testing.T) {
-	f := fixtureWith(t, &visibleCards{})
-	f.Firewall = f.wall
-	f.pods["u"], f.live["u"] = requesting, true
-	f.adopt()
-	for container, ended := range map[string]bool{"main": false, "log": true, "debugger-x": true} {
+	f := fixtureWith(t, &gpus{})
+	f.adoptGPU()
+	f.live["u"] = true
+	taken := time.Now()
+	f.adopted[0].Since = taken
+	for name, test := range map[string]struct {
+		container, value string
+		created          time.Time
+		ended            bool
+	}{
+		"a container without a GPU":                {container: "log", value: "all", ended: true},
+		"a debug container":                        {container: "debugger-x", value: "all", ended: true},
+		"one that has what the kubelet gave it":    {container: "main", value: "GPU-7", created: taken.Add(time.Hour)},
+		"one that has more":                        {"main", "all", taken.Add(time.Hour), true},
+		"one that has more, created at some time":  {"main", "all", time.Time{}, true},
+		"one that had more when it was taken over": {container: "main", value: "all", created: taken.Add(-time.Hour)},
+	} {
 		reason, err := f.Inspect(t.Context(), Container{
 			Pod: Pod{
 				UID: "u", Namespace: "default", Name: "pod-u",
 				Annotations: map[string]string{sourceAnnotation: sourceAPI},
 			},
 			Config: &runtimeapi.ContainerConfig{
-				Metadata: &runtimeapi.ContainerMetadata{Name: container},
-				Envs:     []*runtimeapi.KeyValue{{Key: "VISIBLE_CARDS", Value: []byte("all")}},
+				Metadata: &runtimeapi.ContainerMetadata{Name: test.container},
+				Envs:     []*runtimeapi.KeyValue{{Key: "NVIDIA_VISIBLE_DEVICES", Value: []byte(test.value)}},
 			},
+			WithImage: true, Created: test.created,
 		})
-		if err != nil || (reason != "") != ended {
-			t.Errorf("%s: ended for %q (%v), want %t", container, reason, err, ended)
+		if err != nil || (reason != "") != test.ended {
+			t.Errorf("%s: ended for %q (%v), want %t", name, reason, err, test.ended)
 		}
 	}
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// The kubelet may have forgotten what a plugin gave a container that runs: that exempts the
-// container from the rules of the plugin's vendor alone.
-func TestAResourceOfTheKubeletExemptsAContainerFromItsOwnVendorsRules(t *testing.T) {
+// A container that requests a resource of the kubelet's keeps what the plugin gave it, as far as
+// the kubelet remembers that.
+func TestAResourceOfTheKubeletExemptsAContainerThatRunsForWhatThePluginGave(t *testing.T) {
 	for name, test := range map[string]struct {
-		requests types.ResourceName
-		gifts    []firewall.Gift
-		variable string
-		ended    bool
+		requests   types.ResourceName
+		injections []firewall.KubeletInjection
+		variable   string
+		ended      bool
 	}{
 		"another vendor's resource does not": {
 			requests: "other.com/nic", variable: "NVIDIA_VISIBLE_DEVICES=all", ended: true,
@@ -28,21 +28,31 @@ func TestAResourceOfTheKubeletExemptsAContainerFromItsOwnVendorsRules(t *testing
 		"nor does it where the rule is a plugin's": {
 			requests: "other.com/nic", variable: "VISIBLE_CARDS=all", ended: true,
 		},
-		"the vendor's does": {requests: "nvidia.com/hostdev", variable: "NVIDIA_VISIBLE_DEVICES=all"},
-		"one that no plugin of the vendor serves does not": {
-			requests: "nvidia.com/bogus", variable: "NVIDIA_VISIBLE_DEVICES=all", ended: true,
-		},
-		"not while the kubelet remembers": {
+		"nor one of the vendor of which the kubelet remembers nothing": {
 			requests: "nvidia.com/hostdev", variable: "NVIDIA_VISIBLE_DEVICES=all", ended: true,
-			gifts: []firewall.Gift{{Resource: "nvidia.com/hostdev"}},
 		},
-		"one of the domain of a plugin's resources does": {
-			requests: "example.com/other", variable: "VISIBLE_CARDS=all",
+		"nor one of the domain of a plugin's resources": {
+			requests: "example.com/other", variable: "VISIBLE_CARDS=all", ended: true,
+		},
+		"nor one whose plugin gave no variable": {
+			requests: "nvidia.com/hostdev", variable: "NVIDIA_VISIBLE_DEVICES=all", ended: true,
+			injections: []firewall.KubeletInjection{{Resource: "nvidia.com/hostdev"}},
+		},
+		"nor one whose plugin gave another value": {
+			requests: "nvidia.com/hostdev", variable: "NVIDIA_VISIBLE_DEVICES=all", ended: true,
+			injections: []firewall.KubeletInjection{{
+				Resource: "nvidia.com/hostdev", Envs: map[string]string{"NVIDIA_VISIBLE_DEVICES": "GPU-1"},
+			}},
+		},
+		"one whose plugin gave that value does": {
+			requests: "nvidia.com/hostdev", variable: "NVIDIA_VISIBLE_DEVICES=GPU-1",
+			injections: []firewall.KubeletInjection{{
+				Resource: "nvidia.com/hostdev", Envs: map[string]string{"NVIDIA_VISIBLE_DEVICES": "GPU-1"},
+			}},
 		},
 	} {
 		f := fixtureWith(t, &visibleCards{})
-		f.Firewall, f.files, f.gifts = f.wall, map[string]bool{"/dev/nvidiactl": true}, test.gifts
-		f.served = []types.ResourceName{"nvidia.com/hostdev", "example.com/other", "other.com/nic"}
+		f.Firewall, f.files, f.injections = f.wall, map[string]bool{"/dev/nvidiactl": true}, test.injections
 		f.pods["u"], f.live["u"] = podThatRequests(test.requests), true
 		variable, value, _ := strings.Cut(test.variable, "=")
 		reason, err := f.Inspect(t.Context(), Container{

@@ -55,18 +55,21 @@ func TestAContainerThatIsTooLargeForNRIIsRefusedWithTheProxyAsWell(t *testing.T)
 	}
 }
 
-func TestWhatTheImageSetsCountsInTheSizeOfAContainer(t *testing.T) {
-	const half, refused, unknown = nribound.MaxContents / 2, codes.FailedPrecondition, codes.Unavailable
+func TestTheSizeOfAContainerIncludesItsImage(t *testing.T) {
+	const half, many = nribound.MaxContents / 2, nribound.MaxStrings
+	const refused, unknown = codes.FailedPrecondition, codes.Unavailable
+	type contents = nribound.Contents
 	for name, test := range map[string]struct {
 		image images.Image
 		err   error
 		want  codes.Code
 	}{
-		"an image that sets little":        {image: images.Image{LabelsSize: 1000}},
-		"an image with large labels":       {image: images.Image{LabelsSize: half}, want: refused},
-		"an image with a long entrypoint":  {image: images.Image{EntrypointSize: half}, want: refused},
-		"an image with a long command":     {image: images.Image{CmdSize: half}, want: refused},
-		"an image with large volumes":      {image: images.Image{VolumesSize: half}, want: refused},
+		"an image that sets little":        {image: images.Image{Sets: contents{Labels: 1000}}},
+		"an image with large labels":       {image: images.Image{Sets: contents{Labels: half}}, want: refused},
+		"an image with a long entrypoint":  {image: images.Image{Entrypoint: contents{Args: half}}, want: refused},
+		"an image with a long command":     {image: images.Image{Cmd: contents{Args: half}}, want: refused},
+		"an image with large volumes":      {image: images.Image{Sets: contents{Mounts: half}}, want: refused},
+		"an image with many short labels":  {image: images.Image{Sets: contents{Strings: many}}, want: refused},
 		"an image that is not there":       {err: status.Error(codes.NotFound, "none")},
 		"a runtime that has no images":     {err: status.Error(codes.Unimplemented, "none")},
 		"an image too large for an answer": {err: status.Error(codes.ResourceExhausted, "20 MiB"), want: unknown},
@@ -92,7 +95,7 @@ func (i imageOf) Image(context.Context, *runtimeapi.ImageSpec) (images.Image, er
 func TestAnImageWithTooManyVariablesIsRefusedByTheProxyWhereTheFirstCounts(t *testing.T) {
 	f := fixtureWith(t, &gaudis{})
 	f.pods["u"] = plain
-	f.Images = imageOf{VariablesLeftOut: true, VariablesSize: 70_000}
+	f.Images = imageOf{LeftOut: true, Sets: nribound.Contents{Variables: 70_000}}
 	if _, err := f.create(t, "u", "main", "api", nil); err != nil {
 		t.Errorf("without the firewall: %v", err)
 	}

@@ -25,7 +25,7 @@ const (
 // use; those of a nil Refusals remember nothing.
 type Refusals struct {
 	seed        maphash.Seed
-	annotations *cache.Cache[annotationKey, remembered]
+	annotations *cache.Cache[annotationKey, cachedRefusal]
 
 	mu     sync.Mutex
 	logged map[string]logWindow // by the pod's UID
@@ -40,15 +40,15 @@ type annotationKey struct {
 	seal   uint64
 }
 
-// remembered is why a pod was refused.
-type remembered struct {
+// cachedRefusal is why a pod was refused.
+type cachedRefusal struct {
 	cause error
 	// until is closed when the cause may have ceased; nil means that it is for good.
 	until <-chan struct{}
 }
 
-// holds returns the cause while it holds, and nil otherwise.
-func (r remembered) holds() error {
+// current returns the cause while it holds, and nil otherwise.
+func (r cachedRefusal) current() error {
 	select {
 	case <-r.until:
 		return nil
@@ -66,7 +66,7 @@ type logWindow struct {
 // NewRefusals returns one that remembers none.
 func NewRefusals() *Refusals {
 	return &Refusals{
-		seed: maphash.MakeSeed(), annotations: cache.New[annotationKey, remembered](refusalEntries),
+		seed: maphash.MakeSeed(), annotations: cache.New[annotationKey, cachedRefusal](refusalEntries),
 		logged: map[string]logWindow{},
 	}
 }
@@ -88,7 +88,7 @@ func (r *Refusals) get(pod podRef) error {
 		return nil
 	}
 	known, _ := r.annotations.Get(r.key(pod))
-	return known.holds()
+	return known.current()
 }
 
 // remember remembers the refusal of a pod whose container is created now, if it depends on no more
@@ -101,9 +101,9 @@ func (r *Refusals) remember(pod podRef, err error) error {
 	switch refused.basis {
 	case unknownBasis:
 	case basedOnAnnotation:
-		r.annotations.Add(r.key(pod), remembered{refused.cause, refused.until})
+		r.annotations.Add(r.key(pod), cachedRefusal{refused.cause, refused.until})
 	case basedOnSeal:
-		r.annotations.Add(r.sealKey(pod), remembered{refused.cause, refused.until})
+		r.annotations.Add(r.sealKey(pod), cachedRefusal{refused.cause, refused.until})
 	}
 	return err
 }
@@ -114,7 +114,7 @@ func (r *Refusals) getSealed(pod podRef) error {
 		return nil
 	}
 	known, _ := r.annotations.Get(r.sealKey(pod))
-	return known.holds()
+	return known.current()
 }
 
 // logs reports whether to log a refusal of the pod now, and whether that is the last one for a

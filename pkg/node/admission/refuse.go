@@ -21,10 +21,10 @@ import (
 
 // refusal is an error with the code that the kubelet gets.
 type refusal struct {
-	code  codes.Code
-	cause error
-	quiet bool // not for the pod's owner
-	basis basis
+	code         codes.Code
+	cause        error
+	withoutEvent bool // not for the pod's owner
+	basis        basis
 	// until is closed when the cause may have ceased. Nil if that is not known, or never.
 	until <-chan struct{}
 }
@@ -49,34 +49,36 @@ func (r *refusal) Unwrap() error { return r.cause }
 // life.
 const scheduleAgain = "delete the pod to have it scheduled again"
 
-// never refuses what is wrong with the pod or its devices; only a change there helps.
-func never(cause error) error { return &refusal{code: codes.FailedPrecondition, cause: cause} }
+// failedPrecondition refuses what is wrong with the pod or its devices; only a change there helps.
+func failedPrecondition(cause error) error {
+	return &refusal{code: codes.FailedPrecondition, cause: cause}
+}
 
-// neverBasedOn is never for a refusal that depends on its basis alone.
-func neverBasedOn(basis basis, cause error) error {
+// failedPreconditionOn is failedPrecondition for a refusal that depends on its basis alone.
+func failedPreconditionOn(basis basis, cause error) error {
 	return &refusal{code: codes.FailedPrecondition, cause: cause, basis: basis}
 }
 
-// neverUntil is neverBasedOn the annotation until the channel is closed, as it is when the node's
-// inventory changes.
-func neverUntil(changed <-chan struct{}, cause error) error {
+// failedPreconditionUntil is failedPreconditionOn the annotation until the channel is closed, as it
+// is when the node's inventory changes.
+func failedPreconditionUntil(changed <-chan struct{}, cause error) error {
 	return &refusal{code: codes.FailedPrecondition, cause: cause, basis: basedOnAnnotation, until: changed}
 }
 
-// later refuses what may work when it is tried again.
-func later(cause error) error { return &refusal{code: codes.Unavailable, cause: cause} }
+// unavailable refuses what may work when it is tried again.
+func unavailable(cause error) error { return &refusal{code: codes.Unavailable, cause: cause} }
 
-// quietly is later for a pod that may have nothing to do with devices.
-func quietly(cause error) error {
-	return &refusal{code: codes.Unavailable, cause: cause, quiet: true}
+// unavailableWithoutEvent is unavailable for a pod that may have nothing to do with devices.
+func unavailableWithoutEvent(cause error) error {
+	return &refusal{code: codes.Unavailable, cause: cause, withoutEvent: true}
 }
 
-func undecided(cause error) error {
-	return quietly(fmt.Errorf("whether the pod requests devices is not known: %w", cause))
+func errRequestsUnknown(cause error) error {
+	return unavailableWithoutEvent(fmt.Errorf("whether the pod requests devices is not known: %w", cause))
 }
 
-// invalid refuses a call that cannot be read.
-func invalid(cause error) error {
+// invalidArgument refuses a call that cannot be read.
+func invalidArgument(cause error) error {
 	return status.Error(codes.InvalidArgument, "kubecri: "+cause.Error())
 }
 
@@ -84,15 +86,15 @@ func invalid(cause error) error {
 func (a *Admission) refuse(ctx context.Context, pod podRef, err error) error {
 	r := &refusal{code: codes.Internal, cause: err}
 	errors.As(err, &r)
-	text := short(err.Error())
+	text := clip(err.Error())
 	if log, last := a.Refusals.logs(pod.uid, time.Now()); log {
-		logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Pod, pod.ref(), logkey.PodUID, pod.uid)
+		logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Pod, pod.objectRef(), logkey.PodUID, pod.uid)
 		if last {
 			logger = klog.LoggerWithValues(logger, logkey.SilentFor, logInterval)
 		}
 		logger.Info("A container is refused", logkey.Code, r.code, logkey.Reason, text)
 	}
-	if !r.quiet {
+	if !r.withoutEvent {
 		a.Events.WarnRefused(pod.object(), text)
 	}
 	return status.Error(r.code, "kubecri: "+text)
@@ -102,16 +104,16 @@ func (a *Admission) refuse(ctx context.Context, pod podRef, err error) error {
 // only a change of the pod helps. It returns the answer, as Admit does.
 func (a *Admission) Refuse(ctx context.Context, pod Pod, cause error) error {
 	a.Metrics.ObserveContainer(Refused)
-	return a.refuse(ctx, newPodRef(pod), never(cause))
+	return a.refuse(ctx, newPodRef(pod), failedPrecondition(cause))
 }
 
 // maxText is how long, in bytes, what is said of a container may be: as long as the note of an
 // event. The pod's owner may have written most of it, and it is said again with each try.
 const maxText = 1024
 
-// short returns a text of at most maxText bytes that the CRI and NRI can transport: both have UTF-8
+// clip returns a text of at most maxText bytes that the CRI and NRI can transport: both have UTF-8
 // alone, and the text may be what a device plugin said.
-func short(text string) string {
+func clip(text string) string {
 	if len(text) <= maxText {
 		return strings.ToValidUTF8(text, string(utf8.RuneError))
 	}

@@ -14,7 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-func TestWhatIsSaidOfAContainerIsShortHoweverMuchItsOwnerWrote(t *testing.T) {
+func TestMessagesAboutAContainerAreBounded(t *testing.T) {
 	many := map[string]string{}
 	for i := range 2000 {
 		many[fmt.Sprintf("cdi.k8s.io/a%d", i)] = "nvidia.com/gpu=all"

@@ -27,7 +27,7 @@ var errNoSeals = errors.New("seals are not enforced on this node")
 
 // Replace takes the next generation of a pod's allocation, if the pod carries one. It must have a
 // seal of a higher generation than what was granted, may give other devices only to containers for
-// which this node has asked for some, and only healthy ones that no other pod holds. What
+// which this node has requested some, and only healthy ones that no other pod holds. What
 // containers hold that run is not changed here.
 func (a *Admission) Replace(ctx context.Context, granted grants.Allocation) grants.Answer {
 	spec, known := a.Pods.Get(granted.PodUID)
@@ -47,7 +47,7 @@ func (a *Admission) takeAnswer(ctx context.Context, r *request, granted grants.A
 	spec.Seal, spec.Allocation = r.seal, r.annotations[deviceinfo.Annotation]
 	answer := a.replace(ctx, granted, spec)
 	if answer.Reason != nil {
-		klog.FromContext(ctx).V(2).Info("A container keeps the devices that it was granted", logkey.Pod, r.ref(),
+		klog.FromContext(ctx).V(2).Info("A container keeps the devices that it was granted", logkey.Pod, r.objectRef(),
 			logkey.Container, r.container, logkey.Reason, answer.Reason.Error())
 	}
 	return answer.Allocation
@@ -104,7 +104,7 @@ func (a *Admission) verifyAnswer(
 func (a *Admission) take(
 	ctx context.Context, granted grants.Allocation, claimed *types.PodInfo, generation int64, spec pods.Pod,
 ) (grants.Allocation, error) {
-	replaced, err := a.replaced(ctx, granted, claimed, spec)
+	replaced, err := a.replacedContainers(ctx, granted, claimed, spec)
 	if err != nil {
 		return granted, fmt.Errorf("generation %d of the allocation of pod %q: %w", generation, granted.Pod(), err)
 	}
@@ -124,14 +124,15 @@ func (a *Admission) take(
 		return granted, err
 	}
 	failpoint.Reach(failpoint.Replaced)
-	klog.FromContext(ctx).Info("Containers of a pod are given other devices", logkey.Pod, granted.Pod(), logkey.PodUID,
+	klog.FromContext(ctx).Info("Other devices are allocated to containers of a pod", logkey.Pod, granted.Pod(),
+		logkey.PodUID,
 		granted.PodUID, logkey.Generation, generation, logkey.Containers, slices.Sorted(maps.Keys(replaced)))
 	return now, nil
 }
 
-// replaced returns the containers to which the claimed allocation gives other devices than they
-// were granted, once all is verified.
-func (a *Admission) replaced(
+// replacedContainers returns the containers to which the claimed allocation gives other devices
+// than they were granted, once all is verified.
+func (a *Admission) replacedContainers(
 	ctx context.Context, granted grants.Allocation, claimed *types.PodInfo, spec pods.Pod,
 ) (map[string]types.ContainerInfo, error) {
 	if granted.Adopted {
@@ -151,8 +152,8 @@ func (a *Admission) replaced(
 		if granted.Lacks(name) || sameDevices(had[name], has[name]) {
 			continue
 		}
-		if _, asked := granted.Asked[name]; !asked {
-			return nil, fmt.Errorf("it gives container %q other devices, and this node did not ask for any", name)
+		if _, requested := granted.Pending[name]; !requested {
+			return nil, fmt.Errorf("it gives container %q other devices, and this node did not request any", name)
 		}
 		if err := a.wellFormed(name, has[name], spec.Requests[name]); err != nil {
 			return nil, err
@@ -168,11 +169,11 @@ func (a *Admission) replaced(
 // sameDevices reports whether both have the same of the same devices. Requests may have other
 // names, and groups, too.
 func sameDevices(a, b types.ContainerInfo) bool {
-	of, other := quantitiesOf(a), quantitiesOf(b)
-	if len(of) != len(other) {
+	first, other := quantitiesOf(a), quantitiesOf(b)
+	if len(first) != len(other) {
 		return false
 	}
-	for name, quantity := range of {
+	for name, quantity := range first {
 		match := grants.CurrentName(maps.Keys(other), name)
 		if there, ok := other[match]; !ok || there != quantity {
 			return false

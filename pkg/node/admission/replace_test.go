@@ -17,16 +17,16 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
-// carries makes the API server's pod carry an allocation, with a seal of key number.
-func (f *fixture) carries(
+// hasPart makes the API server's pod carry an allocation, with a seal of key number.
+func (f *fixture) hasPart(
 	t *testing.T, uid string, number byte, devices map[string][]types.ResourceName, change func(*seal.Decision),
 ) {
 	t.Helper()
-	f.carriesText(uid, sealed(t, number, uid, allocation(t, "pod-"+uid, "node-1", devices), change))
+	f.hasPartText(uid, sealed(t, number, uid, allocation(t, "pod-"+uid, "node-1", devices), change))
 }
 
-// carriesText is carries for annotations as they are.
-func (f *fixture) carriesText(uid string, annotations map[string]string) {
+// hasPartText is carries for annotations as they are.
+func (f *fixture) hasPartText(uid string, annotations map[string]string) {
 	pod := requesting
 	pod.Namespace, pod.Name = "default", "pod-"+uid
 	pod.Allocation, pod.Seal = annotations[deviceinfo.Annotation], annotations[seal.Annotation]
@@ -52,17 +52,17 @@ func TestAContainerThatIsCreatedBringsTheAnswer(t *testing.T) {
 	if _, err := f.create(t, uid, "main", "api", with(card0, nil)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Grants.(*grants.Checkpoint).Ask(uid, 0, []string{"main"}); err != nil {
+	if _, err := f.Grants.(*grants.Checkpoint).RequestReplacement(uid, 0, []string{"main"}); err != nil {
 		t.Fatal(err)
 	}
-	f.carriesText(uid, with(card0, nil)) // as the watch has it
+	f.hasPartText(uid, with(card0, nil)) // as the watch has it
 	config, err := f.create(t, uid, "main", "api", with(card1, generation(1)))
 	if err != nil || len(config.GetDevices()) != 1 || config.GetDevices()[0].GetHostPath() != "/dev/gpu1" {
 		t.Errorf("the container has %v, error %v; want /dev/gpu1", config.GetDevices(), err)
 	}
 }
 
-func TestWhichAllocationTakesThePlaceOfTheOneThatWasGranted(t *testing.T) {
+func TestOnlyAVerifiedLaterAllocationReplacesTheGrantedOne(t *testing.T) {
 	const uid = "u1"
 	type devices = map[string][]types.ResourceName
 	for name, test := range map[string]struct {
@@ -72,44 +72,44 @@ func TestWhichAllocationTakesThePlaceOfTheOneThatWasGranted(t *testing.T) {
 		seen  int64
 		says  string // the reason, none if it is empty
 	}{
-		"the one that was asked for": {now: func(t *testing.T, f *fixture) {
-			f.carries(t, uid, 1, devices{"main": {card1}}, generation(1))
+		"the one that was requested": {now: func(t *testing.T, f *fixture) {
+			f.hasPart(t, uid, 1, devices{"main": {card1}}, generation(1))
 		}, taken: 1, seen: 1},
 		"one of a later generation": {now: func(t *testing.T, f *fixture) {
-			f.carries(t, uid, 1, devices{"main": {card1}}, generation(5))
+			f.hasPart(t, uid, 1, devices{"main": {card1}}, generation(5))
 		}, taken: 5, seen: 5},
 		"the same one": {now: func(t *testing.T, f *fixture) {
-			f.carries(t, uid, 1, devices{"main": {card0}}, nil)
+			f.hasPart(t, uid, 1, devices{"main": {card0}}, nil)
 		}},
 		"the same devices of a later generation": {now: func(t *testing.T, f *fixture) {
-			f.carries(t, uid, 1, devices{"main": {card0}}, generation(2))
+			f.hasPart(t, uid, 1, devices{"main": {card0}}, generation(2))
 		}, taken: 2, seen: 2},
 		"other devices of the same generation": {now: func(t *testing.T, f *fixture) {
-			f.carries(t, uid, 1, devices{"main": {card1}}, nil)
+			f.hasPart(t, uid, 1, devices{"main": {card1}}, nil)
 		}},
 		"a generation that a tenant has written into the seal of the first": {now: func(t *testing.T, f *fixture) {
-			f.carries(t, uid, 1, devices{"main": {card1}}, generation(1))
+			f.hasPart(t, uid, 1, devices{"main": {card1}}, generation(1))
 			pod := f.pods[uid]
 			parts := strings.Split(pod.Seal, ".")
-			f.carries(t, uid, 1, devices{"main": {card1}}, generation(2))
+			f.hasPart(t, uid, 1, devices{"main": {card1}}, generation(2))
 			other := f.pods[uid]
 			parts[1] = strings.Split(other.Seal, ".")[1]
 			other.Seal = strings.Join(parts, ".")
 			f.pods[uid] = other
 		}, says: "did not sign it"},
 		"one with the seal of another key": {now: func(t *testing.T, f *fixture) {
-			f.carries(t, uid, 2, devices{"main": {card1}}, generation(1))
+			f.hasPart(t, uid, 2, devices{"main": {card1}}, generation(1))
 		}, says: "is signed with key"},
 		"one that is sealed for another node": {now: func(t *testing.T, f *fixture) {
-			f.carries(t, uid, 1, devices{"main": {card1}}, func(d *seal.Decision) {
+			f.hasPart(t, uid, 1, devices{"main": {card1}}, func(d *seal.Decision) {
 				d.Generation, d.Node = 1, "node-2"
 			})
 		}, says: "node-2"},
-		"one for a container that nobody asked for": {now: func(t *testing.T, f *fixture) {
-			f.carries(t, uid, 1, devices{"main": {card0}, "side": {card1}}, generation(1))
-		}, seen: 1, says: `it gives container "side" other devices, and this node did not ask for any`},
+		"one for a container that was not requested": {now: func(t *testing.T, f *fixture) {
+			f.hasPart(t, uid, 1, devices{"main": {card0}, "side": {card1}}, generation(1))
+		}, seen: 1, says: `it gives container "side" other devices, and this node did not request any`},
 		"one without a container that has devices": {now: func(t *testing.T, f *fixture) {
-			f.carries(t, uid, 1, devices{"main": {card1}}, generation(1))
+			f.hasPart(t, uid, 1, devices{"main": {card1}}, generation(1))
 		}, was: func(granted *grants.Allocation) {
 			granted.PodInfo = granted.PodInfo.Clone()
 			granted.PodInfo.RunningContainers["other"] = granted.PodInfo.RunningContainers["main"]
@@ -118,32 +118,32 @@ func TestWhichAllocationTakesThePlaceOfTheOneThatWasGranted(t *testing.T) {
 			annotations := allocation(t, "pod-"+uid, "node-1", devices{"main": {card1}})
 			annotations[deviceinfo.Annotation] = strings.Replace(annotations[deviceinfo.Annotation], `cards":1`,
 				`cards":0`, 1)
-			f.carriesText(uid, sealed(t, 1, uid, annotations, generation(1)))
+			f.hasPartText(uid, sealed(t, 1, uid, annotations, generation(1)))
 		}, seen: 1, says: "has no quantity"},
 		"one that is too large for the runtime": {now: func(t *testing.T, f *fixture) {
 			many := make([]types.ResourceName, 200)
 			for i := range many {
 				many[i] = types.ResourceName(fmt.Sprintf("resource/group/gpu/%040d/cards", i))
 			}
-			f.carries(t, uid, 1, devices{"main": many}, generation(1))
+			f.hasPart(t, uid, 1, devices{"main": many}, generation(1))
 		}, seen: 1, says: "bytes"},
 		"any for a pod that the kubelet gave its devices": {now: func(t *testing.T, f *fixture) {
-			f.carries(t, uid, 1, devices{"main": {card1}}, generation(1))
+			f.hasPart(t, uid, 1, devices{"main": {card1}}, generation(1))
 		}, was: func(granted *grants.Allocation) { granted.Adopted = true }, seen: 1, says: "the kubelet gave the pod"},
 		"one beside a container of which nothing is known": {now: func(t *testing.T, f *fixture) {
-			f.carries(t, uid, 1, devices{"main": {card1}, "side": {"resource/group/gpu/3/cards"}}, generation(1))
+			f.hasPart(t, uid, 1, devices{"main": {card1}, "side": {"resource/group/gpu/3/cards"}}, generation(1))
 		}, was: func(granted *grants.Allocation) {
 			granted.Partial, granted.PodInfo = true, granted.PodInfo.Clone()
 			delete(granted.PodInfo.RunningContainers, "side")
 		}, taken: 1, seen: 1},
 		"one with a device that is unhealthy, too": {now: func(t *testing.T, f *fixture) {
-			f.carries(t, uid, 1, devices{"main": {sick}}, generation(1))
+			f.hasPart(t, uid, 1, devices{"main": {sick}}, generation(1))
 		}, seen: 1, says: "must not be used"},
 		"one with a device that is not there": {now: func(t *testing.T, f *fixture) {
-			f.carries(t, uid, 1, devices{"main": {"resource/group/gpu/9/cards"}}, generation(1))
+			f.hasPart(t, uid, 1, devices{"main": {"resource/group/gpu/9/cards"}}, generation(1))
 		}, seen: 1, says: "is not on node"},
 		"one without devices": {now: func(t *testing.T, f *fixture) {
-			f.carries(t, uid, 1, devices{"main": {}}, generation(1))
+			f.hasPart(t, uid, 1, devices{"main": {}}, generation(1))
 		}, seen: 1, says: "gives it no device"},
 		"one with a device of another pod": {now: func(t *testing.T, f *fixture) {
 			f.pods["u2"] = requesting
@@ -151,14 +151,14 @@ func TestWhichAllocationTakesThePlaceOfTheOneThatWasGranted(t *testing.T) {
 			if _, err := f.create(t, "u2", "main", "api", annotations); err != nil {
 				t.Fatal(err)
 			}
-			f.carries(t, uid, 1, devices{"main": {card1}}, generation(1))
+			f.hasPart(t, uid, 1, devices{"main": {card1}}, generation(1))
 		}, seen: 1, says: "default/pod-u2"},
 		"any where seals are not enforced": {now: func(t *testing.T, f *fixture) {
-			f.carries(t, uid, 1, devices{"main": {card1}}, generation(1))
+			f.hasPart(t, uid, 1, devices{"main": {card1}}, generation(1))
 			f.withSeals(seal.Warn, nil)
 		}, says: "not enforced"},
 		"any while no key is known": {now: func(t *testing.T, f *fixture) {
-			f.carries(t, uid, 1, devices{"main": {card1}}, generation(1))
+			f.hasPart(t, uid, 1, devices{"main": {card1}}, generation(1))
 			f.withSeals(seal.Enforce, errors.New("no such file"))
 		}, says: "no such file"},
 		"none: the pod is gone": {now: func(_ *testing.T, f *fixture) { delete(f.pods, uid) }},
@@ -172,7 +172,7 @@ func TestWhichAllocationTakesThePlaceOfTheOneThatWasGranted(t *testing.T) {
 				t.Fatal(err)
 			}
 			record := f.Grants.(*grants.Checkpoint)
-			if _, err := record.Ask(uid, 0, []string{"main"}); err != nil {
+			if _, err := record.RequestReplacement(uid, 0, []string{"main"}); err != nil {
 				t.Fatal(err)
 			}
 			before, _, _ := record.Granted(t.Context(), uid)

@@ -80,7 +80,7 @@ type request struct {
 	verified   verification
 
 	// By verify: it has the devices of the kubelet that are its own, and keeps them.
-	asBefore bool
+	keepsKubelets bool
 
 	// By guard, for a container that the firewall does not let through: what it does to it. Nil for
 	// all others.
@@ -159,8 +159,8 @@ func allocates(info *types.PodInfo) bool {
 // allocated is part of each annotation in which the scheduler has written an allocation.
 const allocated = `"allocatefrom"`
 
-// ref returns the pod for logs.
-func (p podRef) ref() klog.ObjectRef { return klog.KRef(p.namespace, p.name) }
+// objectRef returns the pod for logs.
+func (p podRef) objectRef() klog.ObjectRef { return klog.KRef(p.namespace, p.name) }
 
 // object returns the pod for events.
 func (p podRef) object() *corev1.ObjectReference {

@@ -72,7 +72,7 @@ func TestRestoringADevicePodIsRefused(t *testing.T) {
 			t.Errorf("%s: %q, %v; want code %v", name, suffix, err, test.code)
 		}
 		if refused := test.code == codes.FailedPrecondition; refused &&
-			(!strings.Contains(err.Error(), "create it anew") || len(f.warnings) != 1) {
+			(!strings.Contains(err.Error(), "create it again") || len(f.warnings) != 1) {
 			t.Errorf("%s: %v; the pod was warned %q", name, err, f.warnings)
 		}
 	}

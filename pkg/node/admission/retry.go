@@ -30,7 +30,7 @@ func concernsCDI(err error) bool { return strings.Contains(status.Convert(err).M
 // again when the kubelet tries again: the container cannot be created with these, for example
 // because what they name does not exist, and the plugins may say something else by then.
 func (a *Admission) dropResponses(ctx context.Context, r *request, reason error) {
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Pod, r.ref(), logkey.Container, r.container)
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Pod, r.objectRef(), logkey.Container, r.container)
 	dropped, err := a.Responses.Drop(r.uid, r.container)
 	switch {
 	case err != nil:

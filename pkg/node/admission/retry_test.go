@@ -16,7 +16,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func TestAHostedPluginIsAskedAgainWhenTheRuntimeDoesNotFindItsCDIDevice(t *testing.T) {
+func TestAHostedPluginIsCalledAgainWhenTheRuntimeDoesNotFindItsCDIDevice(t *testing.T) {
 	for name, test := range map[string]struct {
 		failure error
 		again   bool
@@ -56,8 +56,8 @@ func TestAHostedPluginIsAskedAgainWhenTheRuntimeDoesNotFindItsCDIDevice(t *testi
 		if err != nil || len(delta.GetCDIDevices()) != 1 {
 			t.Errorf("%s: created again with %v, %v", name, delta, err)
 		}
-		if again := len(v.asked) == 2; again != test.again {
-			t.Errorf("%s: the plugin was asked %d times", name, len(v.asked))
+		if again := len(v.requests) == 2; again != test.again {
+			t.Errorf("%s: the plugin was asked %d times", name, len(v.requests))
 		}
 	}
 }
@@ -75,7 +75,7 @@ func (w *without) Lstat(path string) (fs.FileInfo, error) {
 	return w.devNodes.Lstat(path)
 }
 
-func TestAHostedPluginIsAskedAgainWhenAPathIsGoneThatItNamed(t *testing.T) {
+func TestAHostedPluginIsCalledAgainWhenAPathIsGoneThatItNamed(t *testing.T) {
 	f, v := newVendorFixture(t, true)
 	host := &without{}
 	f.HostFS = host
@@ -89,7 +89,7 @@ func TestAHostedPluginIsAskedAgainWhenAPathIsGoneThatItNamed(t *testing.T) {
 	if _, err := f.create(t, "u", "main", "api", annotations); err != nil {
 		t.Fatal(err)
 	}
-	// The driver was loaded anew, and the device has another number.
+	// The driver was loaded again, and the device has another number.
 	host.path, v.answer = "/dev/card0", node("/dev/card1")
 
 	if _, err := f.create(t, "u", "main", "api", annotations); status.Code(err) != codes.FailedPrecondition {
@@ -101,13 +101,13 @@ func TestAHostedPluginIsAskedAgainWhenAPathIsGoneThatItNamed(t *testing.T) {
 			t.Errorf("when the kubelet tries again: %v, %v", delta, err)
 		}
 	}
-	if len(v.asked) != 2 {
-		t.Errorf("the plugin was asked %d times", len(v.asked))
+	if len(v.requests) != 2 {
+		t.Errorf("the plugin was asked %d times", len(v.requests))
 	}
 }
 
 // Two plugins cannot both have their way, and one of them says something else later.
-func TestAHostedPluginIsAskedAgainWhenItsAnswerCouldNotBeUsed(t *testing.T) {
+func TestAHostedPluginIsCalledAgainWhenItsAnswerCouldNotBeUsed(t *testing.T) {
 	f, v := newVendorFixture(t, true)
 	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {hostedCard}})
 	v.answer = &pluginapi.ContainerAllocateResponse{CdiDevices: []*pluginapi.CDIDevice{{Name: "no CDI name"}}}
@@ -121,7 +121,7 @@ func TestAHostedPluginIsAskedAgainWhenItsAnswerCouldNotBeUsed(t *testing.T) {
 	}
 }
 
-func TestWhatAContainerLacksOfAnAnswerIsSaidOnThePod(t *testing.T) {
+func TestThePodGetsAnEventWithPartsThatItsContainerLacks(t *testing.T) {
 	f, v := newVendorFixture(t, true)
 	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {hostedCard}})
 	v.answer = &pluginapi.ContainerAllocateResponse{Annotations: map[string]string{"io.kubernetes.x": "1"}}

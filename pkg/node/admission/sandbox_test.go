@@ -24,15 +24,15 @@ func TestAnAnnotationThatTheSandboxWasCreatedWithIsRefused(t *testing.T) {
 	}{
 		"the pod has it no longer": {
 			sandbox: all, code: codes.FailedPrecondition,
-			says: "cdi.k8s.io/x (nvidia.com/gpu=all) of the pod's sandbox asks for devices",
+			says: "cdi.k8s.io/x (nvidia.com/gpu=all) of the pod's sandbox requests devices",
 		},
 		"the pod has another value": {
 			pod: map[string]string{"cdi.k8s.io/x": "other.com/nic=0"}, sandbox: all, code: codes.FailedPrecondition,
-			says: "(nvidia.com/gpu=all) of the pod's sandbox asks for devices",
+			says: "(nvidia.com/gpu=all) of the pod's sandbox requests devices",
 		},
 		"the pod still has it": {
 			pod: all, sandbox: all, code: codes.FailedPrecondition,
-			says: `container "main": the annotation cdi.k8s.io/x (nvidia.com/gpu=all) of the pod asks for devices`,
+			says: `container "main": the annotation cdi.k8s.io/x (nvidia.com/gpu=all) of the pod requests devices`,
 		},
 		"another annotation passes": {sandbox: map[string]string{"note": "nvidia.com/gpu=all"}},
 		"the runtime does not answer": {
@@ -54,7 +54,7 @@ func TestAnAnnotationThatTheSandboxWasCreatedWithIsRefused(t *testing.T) {
 }
 
 // With NRI the pod's annotations are those of the sandbox, and the runtime waits for the answer.
-func TestARuntimeThatShowsTheSandboxIsNotAskedForIt(t *testing.T) {
+func TestARuntimeThatShowsTheSandboxIsNotQueriedForIt(t *testing.T) {
 	f := fixtureWith(t, &gpus{})
 	f.Firewall, f.pods["u"], f.withImage, f.unknown = f.wall, plain, true, errors.New("no answer")
 	if _, err := f.create(t, "u", "main", "api", nil); err != nil {

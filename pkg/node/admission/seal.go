@@ -26,8 +26,8 @@ const (
 )
 
 // verifySeal checks that the scheduler made the allocation that the pod claims, for this pod and
-// this node. A pod that was granted devices before is not asked for a seal: that is verified once,
-// before its first device, and once more where the node has asked for another one; see Replace.
+// this node. A pod that was granted devices before needs no seal: that is verified once,
+// before its first device, and once more where the node has requested another one; see Replace.
 func (a *Admission) verifySeal(r *request) error {
 	mode := a.sealMode()
 	if mode == seal.Off {
@@ -48,7 +48,7 @@ func (a *Admission) verifySeal(r *request) error {
 func (a *Admission) checkSeal(r *request) (result string, err error) {
 	verifier, err := a.Seals.Verifier()
 	if err != nil {
-		return SealNoKeys, later(fmt.Errorf("pod %q: whether the scheduler made its allocation is not known: %w",
+		return SealNoKeys, unavailable(fmt.Errorf("pod %q: whether the scheduler made its allocation is not known: %w",
 			r.namespace+"/"+r.name, err))
 	}
 	r.generation, err = verifier.Generation(r.seal, seal.Decision{
@@ -59,8 +59,8 @@ func (a *Admission) checkSeal(r *request) (result string, err error) {
 	case "":
 		return SealValid, nil
 	case seal.UnknownKey:
-		return string(reason), later(err) // its certificate may be on the way
+		return string(reason), unavailable(err) // its certificate may be on the way
 	default:
-		return string(reason), neverBasedOn(basedOnSeal, err) // no key that the node gets makes it valid
+		return string(reason), failedPreconditionOn(basedOnSeal, err) // no key that the node gets makes it valid
 	}
 }

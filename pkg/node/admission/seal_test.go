@@ -174,7 +174,7 @@ func TestSealsAreNotLookedAtWhereTheyAreOff(t *testing.T) {
 	}
 }
 
-func TestAPodThatWasGrantedDevicesBeforeIsNotAskedForASeal(t *testing.T) {
+func TestAPodThatWasGrantedDevicesBeforeNeedsNoSeal(t *testing.T) {
 	f := newFixture(t, true)
 	f.pods["u1"] = requesting
 	annotations := allocation(t, "pod-u1", "node-1", map[string][]types.ResourceName{"main": {card0}})

@@ -172,7 +172,7 @@ func TestAContainerThatAnEarlierReleaseGrantedMoreStartsAgain(t *testing.T) {
 	}
 }
 
-func TestWhatTheUserWroteIsNotRecorded(t *testing.T) {
+func TestUserRequestsAreNotInTheCheckpoint(t *testing.T) {
 	f := newFixture(t, true)
 	f.pods["u"] = requesting
 	info, err := deviceinfo.DecodePod(allocation(t, "pod-u", "node-1",

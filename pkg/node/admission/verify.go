@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,8 +23,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
-// syncLimit is how long a container waits for plugins that have not reported their devices yet.
-const syncLimit = 5 * time.Second
+// syncTimeout is how long a container waits for plugins that have not reported their devices yet.
+const syncTimeout = 5 * time.Second
 
 // errNotAllKnown is why a pod that requests extended resources waits on a node that was never
 // complete.
@@ -43,11 +44,11 @@ func (a *Admission) verify(ctx context.Context, r *request) (devicePod bool, err
 	}
 	granted, ok, err := a.Grants.Granted(ctx, r.uid)
 	if err != nil {
-		return false, later(err)
+		return false, unavailable(err)
 	}
 	// What came back from the runtime does not have containers that were never created.
 	if ok && !granted.Lacks(r.container) {
-		if _, asked := granted.Asked[r.container]; asked {
+		if _, requested := granted.Pending[r.container]; requested {
 			granted = a.takeAnswer(ctx, r, granted)
 		}
 		r.granted = &granted
@@ -58,9 +59,10 @@ func (a *Admission) verify(ctx context.Context, r *request) (devicePod bool, err
 	}
 	// The checkpoint may have lost the pod meanwhile, which was a device pod because of it.
 	if r.spec, err = a.Pods.Lookup(ctx, r.uid); err != nil {
-		return false, later(err)
+		return false, unavailable(err)
 	}
 	if err := a.verifyClaim(ctx, r, a.verifySeal); err != nil {
+		a.Waiting.note(r, err)
 		return false, a.Refusals.remember(r.podRef, err)
 	}
 	return true, nil
@@ -74,7 +76,7 @@ func (a *Admission) verifyClaim(ctx context.Context, r *request, sealed func(*re
 		r.claimed, err = r.spec.BoundTo(a.NodeName).Allocation(written)
 	}
 	if err != nil {
-		return neverBasedOn(basedOnAnnotation, err)
+		return failedPreconditionOn(basedOnAnnotation, err)
 	}
 	if err := sealed(r); err != nil {
 		return err
@@ -83,14 +85,14 @@ func (a *Admission) verifyClaim(ctx context.Context, r *request, sealed func(*re
 	containers := containersOf(r.claimed)
 	for _, name := range slices.Sorted(maps.Keys(containers)) {
 		if err := a.wellFormed(name, containers[name], r.spec.Requests[name]); err != nil {
-			return neverBasedOn(basedOnAnnotation, err)
+			return failedPreconditionOn(basedOnAnnotation, err)
 		}
 		if err := a.verifyContainer(ctx, r.spec, name, containers[name].AllocateFrom); err != nil {
 			return err
 		}
 	}
 	if err := deviceinfo.CheckContainers(r.claimed); err != nil {
-		return neverBasedOn(basedOnAnnotation, err)
+		return failedPreconditionOn(basedOnAnnotation, err)
 	}
 	r.claimed = withoutRequests(r.claimed)
 	r.verified = verification{r.claimed, inventory}
@@ -107,7 +109,7 @@ func (a *Admission) remembered(pod podRef) error {
 	if cause == nil || a.Grants.Has(pod.uid) {
 		return nil
 	}
-	return never(cause)
+	return failedPrecondition(cause)
 }
 
 // withoutRequests returns an allocation without what the user wrote, which counts for nothing any
@@ -137,7 +139,7 @@ func (a *Admission) isDevicePod(ctx context.Context, pod podRef) (spec pods.Pod,
 		return spec, true, nil
 	}
 	if spec, err = a.Pods.Lookup(ctx, pod.uid); err != nil {
-		return pods.Pod{}, false, undecided(err)
+		return pods.Pod{}, false, errRequestsUnknown(err)
 	}
 	resources, all := a.Pods.DeviceResources()
 	if spec.RequestsOther(resources) {
@@ -147,14 +149,14 @@ func (a *Admission) isDevicePod(ctx context.Context, pod podRef) (spec pods.Pod,
 		resources, all = a.Pods.DeviceResources()
 	}
 	if !all && spec.RequestsOther(resources) {
-		return pods.Pod{}, false, undecided(errNotAllKnown)
+		return pods.Pod{}, false, errRequestsUnknown(errNotAllKnown)
 	}
 	return spec, spec.RequestsAny(resources) || a.claimsDevices(pod, spec), nil
 }
 
-// sync waits until every plugin has reported, for syncLimit at most.
+// sync waits until every plugin has reported, for syncTimeout at most.
 func (a *Admission) sync(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, syncLimit)
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	select {
 	case <-a.Devices.Synced():
@@ -229,7 +231,7 @@ func (a *Admission) wellFormed(name string, container types.ContainerInfo, count
 	}
 	for _, request := range slices.Sorted(maps.Keys(container.DevRequests)) {
 		if _, met := container.AllocateFrom[request]; !met && resource.IsGroupResourceName(request) {
-			return unmet(name, request)
+			return errUnmet(name, request)
 		}
 	}
 	if len(container.DevRequests)+len(container.AllocateFrom) > 0 {
@@ -237,12 +239,12 @@ func (a *Admission) wellFormed(name string, container types.ContainerInfo, count
 	}
 	// The names in Requests are the user's; DevRequests is what the scheduler made of them.
 	if left := a.requestedBeyond(counted, container.Requests); len(left) > 0 {
-		return unmet(name, left[0])
+		return errUnmet(name, left[0])
 	}
 	return nil
 }
 
-func unmet(container string, request types.ResourceName) error {
+func errUnmet(container string, request types.ResourceName) error {
 	return fmt.Errorf("annotation %s: container %q requests %s and is allocated nothing for it; %s",
 		deviceinfo.Annotation, container, request, scheduleAgain)
 }
@@ -263,16 +265,17 @@ func (a *Admission) verifyContainer(
 		}
 		name := from[request]
 		quantity, known := inventory.Allocatable(name)
-		missing := inventory.Missing(name)
+		reason := cmp.Or(inventory.Missing(name), inventory.Withheld(name))
 		switch {
-		case missing != nil:
-			return later(fmt.Errorf("device resource %s of node %q cannot be used now: %w", name, a.NodeName, missing))
+		case reason != nil:
+			return unusable{unavailable(fmt.Errorf("device resource %s of node %q cannot be used now: %w", name,
+				a.NodeName, reason))}
 		case !known:
-			return neverUntil(changed, fmt.Errorf("device resource %s is not on node %q (any more); if it does not "+
-				"come back, %s", name, a.NodeName, scheduleAgain))
+			return unusable{failedPreconditionUntil(changed, fmt.Errorf("device resource %s is not on node %q (any "+
+				"more); if it does not come back, %s", name, a.NodeName, scheduleAgain))}
 		case quantity == 0:
-			return neverUntil(changed, fmt.Errorf("device resource %s of node %q exists but must not be used, it may "+
-				"be unhealthy; if it does not recover, %s", name, a.NodeName, scheduleAgain))
+			return unusable{failedPreconditionUntil(changed, fmt.Errorf("device resource %s of node %q exists but "+
+				"must not be used, it may be unhealthy; if it does not recover, %s", name, a.NodeName, scheduleAgain))}
 		}
 	}
 	// A container that requests two kinds of devices must not start with one.
@@ -280,8 +283,8 @@ func (a *Admission) verifyContainer(
 	resources, _ := a.Pods.DeviceResources()
 	for _, requested := range spec.Requests[container] {
 		if resources[requested] && !inventory.Serves(requested, from) {
-			return neverUntil(changed, fmt.Errorf("container %q requests %s, but the pod's allocation gives it no "+
-				"device of that plugin; %s", container, requested, scheduleAgain))
+			return failedPreconditionUntil(changed, fmt.Errorf("container %q requests %s, but the pod's allocation "+
+				"gives it no device of that plugin; %s", container, requested, scheduleAgain))
 		}
 	}
 	return nil

@@ -70,7 +70,7 @@ func (a *Adopter) Withheld() map[types.ResourceName]string {
 // merger merges what was read with the checkpoint of granted devices.
 type merger struct {
 	adopter    *Adopter
-	kubelets   map[types.ResourceName]bool // resources that the kubelet has by itself
+	kubelets   map[entry]bool // what containers have from plugins at the kubelet
 	candidates []candidate
 }
 

@@ -25,13 +25,17 @@ type allocated struct {
 	devices           []types.ResourceName // sorted
 }
 
+// entry is a container for which the kubelet has allocated devices of a resource.
+type entry struct {
+	podUID, container string
+	resource          types.ResourceName
+}
+
 // readAllocated reads, from the kubelet's checkpoint at path, what the kubelet allocated to
-// containers of the resources that are taken over, and the resources that the kubelet has by
-// itself. The kubelet keeps entries of pods that are gone until it next allocates a device. An
-// error says that the first is unknown.
-func readAllocated(
-	path string, resources Resources,
-) (list []allocated, kubelets map[types.ResourceName]bool, err error) {
+// containers of the resources that are taken over, and to which containers plugins at the kubelet
+// gave devices of others. The kubelet keeps entries of pods that are gone until it next allocates a
+// device. An error says that the first is unknown.
+func readAllocated(path string, resources Resources) (list []allocated, kubelets map[entry]bool, err error) {
 	taken := resources.TakenOver()
 	state, err := kubeletstate.Read(path)
 	if err != nil {
@@ -40,19 +44,14 @@ func readAllocated(
 		}
 		return nil, nil, err
 	}
-	kubelets = map[types.ResourceName]bool{}
-	for _, resource := range state.Resources {
-		if taken[resource] == nil {
-			kubelets[resource] = true
-		}
-	}
+	kubelets = map[entry]bool{}
 	for _, holding := range state.Holdings {
-		names := taken[holding.Resource]
-		if names == nil {
-			kubelets[holding.Resource] = true
+		if holding.Placeholder {
 			continue
 		}
-		if holding.Placeholder {
+		names := taken[holding.Resource]
+		if names == nil {
+			kubelets[entry{holding.PodUID, holding.Container, holding.Resource}] = true
 			continue
 		}
 		a := allocated{podUID: holding.PodUID, container: holding.Container}

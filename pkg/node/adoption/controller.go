@@ -140,7 +140,7 @@ func (c *Controller) takenByFiles() func(types.ResourceName) bool {
 	if c.Files == nil {
 		return func(types.ResourceName) bool { return false }
 	}
-	taken := c.Files.taken()
+	taken := c.Files.takenResources()
 	return func(name types.ResourceName) bool { return slices.Contains(taken, name) }
 }
 

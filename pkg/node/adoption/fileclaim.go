@@ -76,13 +76,14 @@ func (c *fileClaim) Contested(ctx context.Context) bool {
 // Ended implements claim.
 func (c *fileClaim) Ended() <-chan struct{} { return c.ended }
 
-// Devices implements claim: as many as the plugin files have, and those of placeholders of plugin
-// files that the kubelet allocated to containers before. Others would count as another plugin's.
-// All are healthy: by the node's annotation the scheduler knows which are.
+// Devices implements claim: as many as the devices of the plugin files count, and those of
+// placeholders of plugin files that the kubelet allocated to containers before. Others would count
+// as another plugin's. All are healthy: by the node's annotation the scheduler knows which are.
 func (c *fileClaim) Devices() (list []devicemanager.KubeletDevice, changed <-chan struct{}) {
 	c.files.mu.Lock()
 	count, changed := c.files.counts[c.resource], c.files.changed
 	c.files.mu.Unlock()
+	count = c.files.options.VirtualDevices.Count(c.resource, count)
 	ids := map[string]bool{}
 	for i := range int(count) {
 		ids[kubeletstate.PlaceholderID(i)] = true
@@ -152,7 +153,7 @@ var _ contestable = (*withdrawal)(nil)
 // withdraw has place register a withdrawal for each resource of which the kubelet has devices
 // without a claim. The caller holds mu.
 func (f *Files) withdraw(
-	ctx context.Context, known map[types.ResourceName]devicemanager.KubeletHas,
+	ctx context.Context, known map[types.ResourceName]devicemanager.KubeletHolding,
 	place func(context.Context, types.ResourceName, claim),
 ) {
 	for name, has := range known {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/logkey"
+	"github.com/kubedevice/kubedevice/pkg/node/advertise"
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
@@ -28,7 +29,7 @@ const FilesStateName = "files"
 
 // Kubelet reads what the kubelet has. *devicemanager.Manager implements it.
 type Kubelet interface {
-	ReadKubelet(ctx context.Context) (map[types.ResourceName]devicemanager.KubeletHas, error)
+	ReadKubelet(ctx context.Context) (map[types.ResourceName]devicemanager.KubeletHolding, error)
 }
 
 // FilesOptions are what Files need.
@@ -41,10 +42,12 @@ type FilesOptions struct {
 	StateFile string
 	// Kubelet reads what the kubelet has; nil stands for nothing.
 	Kubelet Kubelet
+	// VirtualDevices are how often each device counts. Where the kubelet counts and publishes a
+	// resource, it must have as many placeholders.
+	VirtualDevices advertise.VirtualDevices
 	// Grants has the devices that pods hold.
-	Grants  Lister
-	Events  FilesEvents
-	Metrics FilesMetrics
+	Grants Lister
+	Events FilesEvents
 	// Clock, if set, replaces the real one.
 	Clock clock.PassiveClock
 }
@@ -56,15 +59,9 @@ type Lister interface {
 
 // FilesEvents writes warning events on the node.
 type FilesEvents interface {
-	// WarnOfConflict reports that a plugin file does not offer a resource, and why. It must not
+	// WarnOfConflict reports that the node has none of a resource for now, and why. It must not
 	// block.
 	WarnOfConflict(conflict error)
-}
-
-// FilesMetrics shows what plugin files do not offer.
-type FilesMetrics interface {
-	// ShowConflicts replaces the resources of plugin files that are not offered; names is sorted.
-	ShowConflicts(names []types.ResourceName)
 }
 
 // Files are the plugin files of a node as far as their resources are not another's. It is a
@@ -164,7 +161,8 @@ func (f *Files) update(ctx context.Context, c *Controller) {
 // register placeholders. hosted reports whether a plugin of the kubelet's API that has registered
 // here has taken a resource over.
 func (f *Files) compare(
-	ctx context.Context, known map[types.ResourceName]devicemanager.KubeletHas, hosted func(types.ResourceName) bool,
+	ctx context.Context, known map[types.ResourceName]devicemanager.KubeletHolding,
+	hosted func(types.ResourceName) bool,
 	place func(context.Context, types.ResourceName, claim),
 ) {
 	sources, complete, _ := f.options.Files.Sources()
@@ -200,13 +198,13 @@ func (f *Files) compare(
 }
 
 // kubeletHas returns what the kubelet has of a resource now. What cannot be read is nothing.
-func (f *Files) kubeletHas(ctx context.Context, name types.ResourceName) devicemanager.KubeletHas {
+func (f *Files) kubeletHas(ctx context.Context, name types.ResourceName) devicemanager.KubeletHolding {
 	if f.options.Kubelet == nil {
-		return devicemanager.KubeletHas{}
+		return devicemanager.KubeletHolding{}
 	}
 	known, err := f.options.Kubelet.ReadKubelet(ctx)
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("What the kubelet has of a resource is unknown", logkey.Resource, name,
+		klog.FromContext(ctx).V(2).Info("Cannot read what the kubelet has of a resource", logkey.Resource, name,
 			logkey.Reason, err.Error())
 	}
 	return known[name]
@@ -225,7 +223,7 @@ func (f *Files) place(ctx context.Context, place func(context.Context, types.Res
 
 // yield leaves the resource of a claim to the kubelet, which has this of another plugin. The caller
 // holds mu.
-func (f *Files) yield(ctx context.Context, c *fileClaim, has devicemanager.KubeletHas) {
+func (f *Files) yield(ctx context.Context, c *fileClaim, has devicemanager.KubeletHolding) {
 	next := f.endClaim(ctx, c)
 	next.rivalSeen, next.kubelets = f.options.Clock.Now(), true
 	f.save(ctx)
@@ -243,13 +241,10 @@ func (f *Files) block(ctx context.Context, blocked map[types.ResourceName]error)
 	if f.evaluated && maps.EqualFunc(blocked, f.blocked, sameError) {
 		return
 	}
-	names := slices.Sorted(maps.Keys(blocked))
-	f.options.Metrics.ShowConflicts(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(blocked)) {
 		if before := f.blocked[name]; before == nil || !sameError(before, blocked[name]) {
 			klog.FromContext(ctx).Info("A plugin file does not offer a resource", logkey.Resource, name,
 				logkey.Reason, blocked[name].Error())
-			f.options.Events.WarnOfConflict(blocked[name])
 		}
 	}
 	f.blocked, f.evaluated = blocked, true
@@ -274,7 +269,7 @@ func hostedHolders(allocations []grants.Allocation) map[types.ResourceName]strin
 // must not offer it now, or nil. holder is a pod that holds a device of a plugin of the kubelet's
 // API, and hosted says that such a plugin has taken the resource over. The caller holds mu.
 func (f *Files) check(
-	ctx context.Context, name types.ResourceName, known map[types.ResourceName]devicemanager.KubeletHas,
+	ctx context.Context, name types.ResourceName, known map[types.ResourceName]devicemanager.KubeletHolding,
 	holder string, hosted bool,
 ) error {
 	has, remembered := known[name]
@@ -343,8 +338,26 @@ func (f *Files) Holder(resource types.ResourceName, otherThan string) string {
 	return ""
 }
 
-// taken returns the resources that the kubelet is to have from this program, sorted.
-func (f *Files) taken() []types.ResourceName {
+// HostedHolder returns a pod, as namespace/name, other than that of this UID, which was granted a
+// device of the extended resource by a plugin of the kubelet's API that registered here; empty if
+// there is none. The kubelet does not know such devices. An adopted pod counts, too: the kubelet
+// has forgotten its devices, or it is about to be removed from the grants.
+func (f *Files) HostedHolder(resource types.ResourceName, otherThan string) string {
+	for _, allocation := range f.options.Grants.List() {
+		if allocation.PodUID == otherThan {
+			continue
+		}
+		for name := range allocation.Holds() {
+			if d, ok := kubeletdevice.Parse(name); ok && d.Resource == resource {
+				return allocation.Pod()
+			}
+		}
+	}
+	return ""
+}
+
+// takenResources returns the resources that the kubelet is to have from this program, sorted.
+func (f *Files) takenResources() []types.ResourceName {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.takenLocked()

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,9 +14,11 @@ import (
 
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/kubedevice/kubedevice/pkg/node/advertise"
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
+	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -69,32 +70,27 @@ type filesNode struct {
 	kubelet *registry
 	manager *plugins.Manager
 	hosted  bool // a plugin that registered here has taken gpu over
-	held    []grants.Allocation
 	stop    func()
 
 	running sync.WaitGroup
 	ctx     context.Context
 
-	saying    sync.Mutex
-	conflicts []types.ResourceName
-	warnings  []string
+	mutex sync.Mutex
+	held  []grants.Allocation
 }
 
 // List implements Lister.
-func (n *filesNode) List() []grants.Allocation { return n.held }
-
-// ShowConflicts implements FilesMetrics.
-func (n *filesNode) ShowConflicts(names []types.ResourceName) {
-	n.saying.Lock()
-	defer n.saying.Unlock()
-	n.conflicts = names
+func (n *filesNode) List() []grants.Allocation {
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	return n.held
 }
 
-// WarnOfConflict implements FilesEvents.
-func (n *filesNode) WarnOfConflict(err error) {
-	n.saying.Lock()
-	defer n.saying.Unlock()
-	n.warnings = append(n.warnings, err.Error())
+// hold replaces the devices that pods hold.
+func (n *filesNode) hold(list ...grants.Allocation) {
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	n.held = list
 }
 
 // startFiles returns the node of a plugin file, with its state file in a directory.
@@ -104,7 +100,7 @@ func startFiles(t *testing.T, directory string, k *registry, file *pluginFile) *
 	var err error
 	n.Files, err = NewFiles(FilesOptions{
 		Files: file, KubeletDir: k.directory, StateFile: filepath.Join(directory, FilesStateName),
-		Grants: n, Events: n, Metrics: n, Clock: n.clock,
+		Grants: n, Clock: n.clock,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +118,7 @@ func startFiles(t *testing.T, directory string, k *registry, file *pluginFile) *
 }
 
 // compares compares the node with a kubelet that has this.
-func (n *filesNode) compares(known map[types.ResourceName]devicemanager.KubeletHas) {
+func (n *filesNode) compares(known map[types.ResourceName]devicemanager.KubeletHolding) {
 	n.compare(n.ctx, known, func(types.ResourceName) bool { return n.hosted }, n.register)
 }
 
@@ -146,27 +142,21 @@ func (n *filesNode) offers(t *testing.T, count int64, why string) {
 		if count == 0 && !now.Complete {
 			return fmt.Errorf("the inventory is not complete, and what the kubelet's plugin serves counts as its own")
 		}
+		if contested := now.Contested[gpu]; (contested != nil) != (why != "") ||
+			contested != nil && !strings.Contains(contested.Error(), why) {
+			return fmt.Errorf("the resource is contested with %v, want %q", contested, why)
+		}
 		return nil
 	})
-	if conflicts, _ := n.said(); (len(conflicts) > 0) != (why != "") {
-		t.Errorf("the conflicts are %v", conflicts)
-	}
-}
-
-// said returns the resources of the metric, and the warnings until now.
-func (n *filesNode) said() (conflicts []types.ResourceName, warnings []string) {
-	n.saying.Lock()
-	defer n.saying.Unlock()
-	return n.conflicts, slices.Clone(n.warnings)
 }
 
 // knows is a kubelet that has this of the GPUs.
-func knows(has devicemanager.KubeletHas) map[types.ResourceName]devicemanager.KubeletHas {
-	return map[types.ResourceName]devicemanager.KubeletHas{gpu: has}
+func knows(has devicemanager.KubeletHolding) map[types.ResourceName]devicemanager.KubeletHolding {
+	return map[types.ResourceName]devicemanager.KubeletHolding{gpu: has}
 }
 
 // knowsNothing is a kubelet without plugins.
-var knowsNothing = map[types.ResourceName]devicemanager.KubeletHas{}
+var knowsNothing = map[types.ResourceName]devicemanager.KubeletHolding{}
 
 func TestAPluginFileOffersNothingUntilItIsKnownWhatTheKubeletHas(t *testing.T) {
 	directory := tempDirectory(t)
@@ -186,10 +176,10 @@ func TestAPluginFileTakesTheResourceOverWhenTheKubeletsPluginHasLeft(t *testing.
 	directory := tempDirectory(t)
 	k := startRegistrar(t, kubeletDirectory(t, directory), []types.ResourceName{gpu})
 	n := startFiles(t, directory, k, &pluginFile{})
-	n.compares(knows(devicemanager.KubeletHas{Device: "GPU-1"}))
+	n.compares(knows(devicemanager.KubeletHolding{Device: "GPU-1"}))
 	n.offers(t, 0, "resource nvidia.com/gpu is registered with the kubelet, too, which has its device GPU-1")
-	if _, warnings := n.said(); len(warnings) != 1 || !n.KubeletCounts(gpu) {
-		t.Errorf("the warnings are %q; the kubelet counts: %v", warnings, n.KubeletCounts(gpu))
+	if !n.KubeletCounts(gpu) {
+		t.Error("the kubelet does not count them")
 	}
 	if walls, _ := n.manager.Firewalls(nil); len(walls) > 0 {
 		t.Errorf("containers lack what the kubelet gives them, by %v", walls)
@@ -198,36 +188,53 @@ func TestAPluginFileTakesTheResourceOverWhenTheKubeletsPluginHasLeft(t *testing.
 		t.Error("a container that holds a device does not wait")
 	}
 
-	n.compares(knows(devicemanager.KubeletHas{Pod: "default/train"}))
+	n.compares(knows(devicemanager.KubeletHolding{Pod: "default/train"}))
 	n.offers(t, 0, "pod default/train holds a device of nvidia.com/gpu that the kubelet has allocated")
 	n.clock.SetTime(n.clock.Now().Add(devicemanager.RivalInterval - time.Second))
-	n.compares(knows(devicemanager.KubeletHas{}))
+	n.compares(knows(devicemanager.KubeletHolding{}))
 	n.offers(t, 0, "the kubelet still remembers a device plugin of nvidia.com/gpu")
 	if n.kubelet.devices(gpu) != nil {
 		t.Error("it is taken over from a plugin that may be restarting")
 	}
 	n.clock.SetTime(n.clock.Now().Add(time.Second))
-	n.compares(knows(devicemanager.KubeletHas{}))
+	n.compares(knows(devicemanager.KubeletHolding{}))
 	n.kubelet.has(t, gpu, map[string]bool{"kubecri-0": true, "kubecri-1": true})
 	n.offers(t, 2, "")
 	if walls, _ := n.manager.Firewalls(nil); len(walls) != 1 {
 		t.Errorf("containers are kept from devices by %v, want the file's rule", walls)
 	}
-	n.compares(knows(devicemanager.KubeletHas{}))
+	n.compares(knows(devicemanager.KubeletHolding{}))
 	n.offers(t, 2, "")
 
-	n.compares(knows(devicemanager.KubeletHas{Device: "GPU-1"}))
+	n.compares(knows(devicemanager.KubeletHolding{Device: "GPU-1"}))
 	n.offers(t, 0, "registered with the kubelet, too")
 	n.kubelet.has(t, gpu, nil)
+}
+
+// The kubelet publishes what it counts: as often as each device counts, not as many as there are.
+func TestTheKubeletHasAsManyDevicesAsTheNodeCounts(t *testing.T) {
+	directory := tempDirectory(t)
+	k := startRegistrar(t, kubeletDirectory(t, directory), []types.ResourceName{gpu})
+	n := startFiles(t, directory, k, &pluginFile{})
+	n.options.VirtualDevices = advertise.VirtualDevices{gpu: 3}
+	n.compares(knows(devicemanager.KubeletHolding{}))
+	n.clock.SetTime(n.clock.Now().Add(devicemanager.RivalInterval))
+	n.compares(knows(devicemanager.KubeletHolding{}))
+	want := map[string]bool{}
+	for i := range 2 * 3 {
+		want[kubeletstate.PlaceholderID(i)] = true
+	}
+	n.kubelet.has(t, gpu, want)
+	n.offers(t, 2, "")
 }
 
 func TestAPluginFileThatHasTakenAResourceOverHasItAgainAfterARestart(t *testing.T) {
 	directory := tempDirectory(t)
 	k := startRegistrar(t, kubeletDirectory(t, directory), []types.ResourceName{gpu})
 	n := startFiles(t, directory, k, &pluginFile{})
-	n.compares(knows(devicemanager.KubeletHas{}))
+	n.compares(knows(devicemanager.KubeletHolding{}))
 	n.clock.SetTime(n.clock.Now().Add(devicemanager.RivalInterval))
-	n.compares(knows(devicemanager.KubeletHas{}))
+	n.compares(knows(devicemanager.KubeletHolding{}))
 	n.offers(t, 2, "")
 	k.has(t, gpu, map[string]bool{"kubecri-0": true, "kubecri-1": true})
 	n.stop()
@@ -241,7 +248,7 @@ func TestAPluginFileThatHasTakenAResourceOverHasItAgainAfterARestart(t *testing.
 	n.place(n.ctx, n.register)
 	n.mu.Unlock()
 	k.has(t, gpu, map[string]bool{"kubecri-0": true, "kubecri-1": true, "kubecri-7": true})
-	n.compares(knows(devicemanager.KubeletHas{}))
+	n.compares(knows(devicemanager.KubeletHolding{}))
 	n.offers(t, 2, "")
 
 	// The kubelet restarts, and then without a memory.
@@ -263,10 +270,11 @@ func TestAPluginFileThatHasTakenAResourceOverHasItAgainAfterARestart(t *testing.
 func TestAPluginFileWaitsForPodsAndPluginsThatHaveTheDevicesByOtherNames(t *testing.T) {
 	directory := tempDirectory(t)
 	n := startFiles(t, directory, startRegistrar(t, kubeletDirectory(t, directory), nil), &pluginFile{})
-	n.held = []grants.Allocation{wants("u", kubelets(gpu, "GPU-1"))}
+	n.hold(wants("u", kubelets(gpu, "GPU-1")))
 	n.compares(knowsNothing)
 	n.offers(t, 0, "pod default/pod-u holds a device of nvidia.com/gpu by a device plugin that registered with kubecri")
-	n.held, n.hosted = nil, true
+	n.hold()
+	n.hosted = true
 	n.compares(knowsNothing)
 	n.offers(t, 0, "a device plugin of nvidia.com/gpu that registered with kubecri serves it")
 	n.hosted = false
@@ -283,7 +291,7 @@ func TestPodsThatHoldDevicesOfAPluginFileAreKnownWhenTheFileIsGone(t *testing.T)
 	n.stop()
 
 	n = startFiles(t, directory, k, &pluginFile{removed: true})
-	n.held = []grants.Allocation{wants("u", cards)}
+	n.hold(wants("u", cards))
 	n.compares(knowsNothing)
 	if got := n.Holder(gpu, "v"); got != "default/pod-u" {
 		t.Errorf("the holder is %q", got)
@@ -291,8 +299,38 @@ func TestPodsThatHoldDevicesOfAPluginFileAreKnownWhenTheFileIsGone(t *testing.T)
 	if got := n.Holder(gpu, "u") + n.Holder(qat, "v"); got != "" {
 		t.Errorf("%q holds something, too", got)
 	}
-	if conflicts, _ := n.said(); len(n.taken()) > 0 || len(conflicts) > 0 {
-		t.Errorf("a file that is gone claims it; conflicts: %v", conflicts)
+	if now, _ := n.manager.Inventory(); len(n.takenResources()) > 0 || len(now.Contested) > 0 {
+		t.Errorf("a file that is gone claims it; contested: %v", now.Contested)
+	}
+}
+
+// A plugin file is gone, and a pod holds a device of it, when the vendor's plugin registers here:
+// which of the plugin's devices that is, is not known.
+func TestAPluginOffersNothingWhileAPodHoldsADeviceByAPluginFile(t *testing.T) {
+	directory := tempDirectory(t)
+	k := startRegistrar(t, kubeletDirectory(t, directory), nil)
+	before := startFiles(t, directory, k, &pluginFile{})
+	before.compares(knowsNothing)
+	before.offers(t, 2, "")
+	before.stop()
+
+	files := startFiles(t, directory, k, &pluginFile{removed: true})
+	files.hold(wants("u", cards))
+	node := startNodeWith(t, directory, k, &fakeGrants{}, files.Files)
+	node.register(t, startPlugin(t, node.socket("p.sock"), dev("a"), dev("b")), gpu)
+	node.register(t, startPlugin(t, node.socket("q.sock"), dev("a")), qat)
+	node.has(t, gpu, map[string]bool{"none/a": false, "none/b": false})
+	node.has(t, qat, map[string]bool{"none/a": true})
+	const want = "pod default/pod-u holds a device of nvidia.com/gpu by a plugin file, which has it by another name"
+	if err := node.state(gpu).Err; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the state says %v, want %q", err, want)
+	}
+
+	files.hold()
+	node.controller.takeOver(t.Context())
+	node.has(t, gpu, map[string]bool{"none/a": true, "none/b": true})
+	if err := node.state(gpu).Err; err != nil {
+		t.Error(err)
 	}
 }
 
@@ -336,9 +374,34 @@ func placeholderAnswer(t *testing.T) []byte {
 	directory := tempDirectory(t)
 	k := startRegistrar(t, kubeletDirectory(t, directory), []types.ResourceName{gpu})
 	n := startFiles(t, directory, k, &pluginFile{})
-	n.compares(knows(devicemanager.KubeletHas{}))
+	n.compares(knows(devicemanager.KubeletHolding{}))
 	n.clock.SetTime(n.clock.Now().Add(devicemanager.RivalInterval))
-	n.compares(knows(devicemanager.KubeletHas{}))
+	n.compares(knows(devicemanager.KubeletHolding{}))
 	k.has(t, gpu, map[string]bool{"kubecri-0": true, "kubecri-1": true})
 	return k.allocate(t, gpu, "kubecri-0")
+}
+
+func TestPodsThatHoldDevicesOfAPluginHereAreKnown(t *testing.T) {
+	directory := tempDirectory(t)
+	n := startFiles(t, directory, startRegistrar(t, kubeletDirectory(t, directory), nil), &pluginFile{removed: true})
+	hosted := wants("u", kubelets(qat, "a"))
+	adopted := hosted
+	adopted.Adopted = true
+	for name, c := range map[string]struct {
+		held      grants.Allocation
+		resource  types.ResourceName
+		otherThan string
+		want      string
+	}{
+		"another pod":               {hosted, qat, "v", "default/pod-u"},
+		"the pod itself":            {hosted, qat, "u", ""},
+		"another resource":          {hosted, gpu, "v", ""},
+		"a pod that was adopted":    {adopted, qat, "v", "default/pod-u"},
+		"a device of a plugin file": {wants("u", cards), gpu, "v", ""},
+	} {
+		n.hold(c.held)
+		if got := n.HostedHolder(c.resource, c.otherThan); got != c.want {
+			t.Errorf("%s: %q holds one, want %q", name, got, c.want)
+		}
+	}
 }

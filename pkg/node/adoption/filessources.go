@@ -6,8 +6,6 @@ package adoption
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
@@ -39,18 +37,17 @@ func (f *Files) withheld(state plugins.State) *plugins.State {
 	if !f.evaluated {
 		return &plugins.State{Err: state.Err}
 	}
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(state.Info.KubeCap)) {
+	blocked := map[types.ResourceName]error{}
+	for name := range state.Info.KubeCap {
 		if err := f.blocked[name]; err != nil {
-			errs = append(errs, err)
+			blocked[name] = err
 		}
 	}
-	if errs == nil {
+	if len(blocked) == 0 {
 		return nil
 	}
 	return &plugins.State{
-		Info: types.NewNodeInfo(), Reported: state.Reported, Err: state.Err, Withheld: errors.Join(errs...),
-		Remark: state.Remark,
+		Reported: state.Reported, Err: state.Err, Withheld: blocked, Remark: state.Remark,
 	}
 }
 
@@ -104,5 +101,5 @@ func (s withheldSource) Firewall(holds bool) device.Firewall {
 
 // Allocate implements [plugins.Source].
 func (s withheldSource) Allocate(context.Context, plugins.Claim) (inject.Addition, error) {
-	return inject.Addition{}, errors.Join(s.state.Err, s.state.Withheld)
+	return inject.Addition{}, errors.Join(s.state.Err, s.state.ErrWithheld())
 }

@@ -49,7 +49,7 @@ func listed(uid string, devices ...types.ResourceName) candidate {
 // fixture is the kubelet's checkpoint, the API server, the runtime and the node's inventory.
 type fixture struct {
 	adopter    *Adopter
-	kubelets   map[types.ResourceName]bool
+	kubelets   map[entry]bool
 	candidates []candidate
 	err        error // of reading the kubelet's checkpoint
 

@@ -18,9 +18,10 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// removeReturned removes from adopted allocations the devices of resources that the kubelet has by
-// itself, because they have moved back.
-func removeReturned(allocations map[string]*grants.Allocation, kubelets map[types.ResourceName]bool) {
+// removeReturned removes from adopted allocations the devices that the kubelet has allocated to the
+// same containers by itself, because their resources have moved back. What it has forgotten stays:
+// nothing else knows that the pod holds it.
+func removeReturned(allocations map[string]*grants.Allocation, kubelets map[entry]bool) {
 	for uid, allocation := range allocations {
 		if !allocation.Adopted {
 			continue
@@ -56,7 +57,7 @@ func adopt(
 		} else if previous == nil && !pod.isListed(known) && !pod.mayRun(running) {
 			continue // the kubelet has not noticed that the pod is gone
 		}
-		if doubt := pod.doubt(adopted, known, running, allocations); doubt != "" {
+		if doubt := pod.unverified(adopted, known, running, allocations); doubt != "" {
 			for name := range adopted.Holds() {
 				withheld[name] = doubt
 			}
@@ -81,9 +82,9 @@ func (c *candidate) mayRun(running map[string]grants.RuntimeState) bool {
 	return running[c.PodUID].Live || !c.gone && !c.listed
 }
 
-// doubt returns why it is not certain that the pod holds the devices of the allocation, which is to
-// be adopted, or nothing.
-func (c *candidate) doubt(
+// unverified returns why it is not certain that the pod holds the devices of the allocation, which
+// is to be adopted, or nothing.
+func (c *candidate) unverified(
 	adopted *grants.Allocation, known Pods, running map[string]grants.RuntimeState,
 	allocations map[string]*grants.Allocation,
 ) string {
@@ -129,15 +130,16 @@ func oneOfEach(devices types.ResourceList) grants.Capacity {
 	}
 }
 
-// without returns an adopted allocation without the devices of these resources. It is the same one
-// if it has none.
-func without(allocation *grants.Allocation, resources map[types.ResourceName]bool) *grants.Allocation {
+// without returns an adopted allocation without what its containers have by these entries. It is
+// the same one if that is nothing.
+func without(allocation *grants.Allocation, kubelets map[entry]bool) *grants.Allocation {
 	pod := allocation.PodInfo.Clone()
 	changed := false
 	for _, containers := range []map[string]types.ContainerInfo{pod.InitContainers, pod.RunningContainers} {
 		for name, info := range containers {
 			for request, from := range info.AllocateFrom {
-				if d, ok := kubeletdevice.Parse(from); ok && resources[d.Resource] {
+				d, ok := kubeletdevice.Parse(from)
+				if ok && kubelets[entry{allocation.PodUID, name, d.Resource}] {
 					delete(info.AllocateFrom, request)
 					delete(info.DevRequests, request)
 					changed = true

@@ -41,7 +41,7 @@ func TestAPodWithMoreDevicesThanCanBeRecordedIsNotAdopted(t *testing.T) {
 func TestPodsThatHoldDevicesOfTheKubeletAreAdoptedForAsLongAsTheyAreThere(t *testing.T) {
 	f := newFixture()
 	a, b := kubelets(nics, "a", 0), kubelets(nics, "b")
-	f.kubelets = map[types.ResourceName]bool{accels: true}
+	f.kubelets = map[entry]bool{{"u", "main", accels}: true, {"w", "main", nics}: true}
 	f.candidates = []candidate{listed("u", a), listed("v", b), listed("gone", b)}
 	f.active["u"], f.active["v"] = true, true
 	path := filepath.Join(t.TempDir(), "grants")
@@ -87,9 +87,11 @@ func TestPodsThatHoldDevicesOfTheKubeletAreAdoptedForAsLongAsTheyAreThere(t *tes
 	d := kubelets(accels, "d")
 	f.candidates = []candidate{listed("u", a, d), listed("v", b)}
 	expect("with two resources", free, "u "+string(a), "u "+string(d), "v "+string(b))
-	f.kubelets = map[types.ResourceName]bool{nics: true}
+	f.kubelets = map[entry]bool{{"u", "main", nics}: true}
 	f.candidates = []candidate{listed("u", d)}
-	expect("when one has moved back", free, "u "+string(d))
+	expect("when one has moved back, of which the kubelet has forgotten a device", free, "u "+string(d), "v "+string(b))
+	f.kubelets = map[entry]bool{{"u", "main", nics}: true, {"v", "main", nics}: true}
+	expect("when the kubelet knows both", free, "u "+string(d))
 
 	// A pod that is gone is forgotten, although the kubelet has not noticed.
 	f.active["u"] = false

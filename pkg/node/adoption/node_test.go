@@ -84,6 +84,12 @@ type testNode struct {
 // startNode runs both with directories below directory, until the test ends or it is stopped.
 func startNode(t *testing.T, directory string, k *registry, held Grants) *testNode {
 	t.Helper()
+	return startNodeWith(t, directory, k, held, nil)
+}
+
+// startNodeWith is startNode for a node with plugin files.
+func startNodeWith(t *testing.T, directory string, k *registry, held Grants, files *Files) *testNode {
+	t.Helper()
 	n := &testNode{
 		clock:     clocktesting.NewFakeClock(time.Now()),
 		directory: filepath.Join(directory, devicemanager.DirName),
@@ -99,7 +105,7 @@ func startNode(t *testing.T, directory string, k *registry, held Grants) *testNo
 	}
 	n.controller = New(Options{
 		KubeletDir: k.directory, Manager: n.Manager, Grants: held, Holders: noHolders{},
-		Adopter: NewAdopter("node-1", k.directory, n.Manager, newFixture()),
+		Adopter: NewAdopter("node-1", k.directory, n.Manager, newFixture()), Files: files,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

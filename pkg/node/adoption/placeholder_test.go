@@ -74,7 +74,7 @@ func TestTakesOverAResourceThatTheKubeletRemembersWhenItsPodsAreAdopted(t *testi
 		{"w", "main", []types.ResourceName{"resource/group/numa/0-1/intel.com:qat/x/device"}},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(allocated{})); err != nil || diff != "" ||
-		!maps.Equal(kubelets, map[types.ResourceName]bool{gpu: true}) {
+		!maps.Equal(kubelets, map[entry]bool{{"x", "main", gpu}: true}) {
 		t.Errorf("allocated (error %v, the kubelet's own are %v) (-want +got):\n%s", err, kubelets, diff)
 	}
 	n.withhold(t, nil)

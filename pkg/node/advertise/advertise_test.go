@@ -114,7 +114,7 @@ func TestThePatchTouchesOnlyWhatIsOursAndDiffers(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := patch(test.node, map[string]string{deviceinfo.Annotation: value},
-			want(test.node, test.inventory, nil, nil, true).counts, nil)
+			newWanted(test.node, test.inventory, nil, nil, true).counts, nil)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -233,7 +233,7 @@ func TestTheNodeFollowsTheInventory(t *testing.T) {
 	}
 }
 
-func TestWhatAPatchReturnedIsNotUndoneByAnOlderEvent(t *testing.T) {
+func TestAnOlderEventDoesNotUndoAPatch(t *testing.T) {
 	state := func(uid, version string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: apitypes.UID(uid), ResourceVersion: version}}
 	}
@@ -251,7 +251,7 @@ func TestWhatAPatchReturnedIsNotUndoneByAnOlderEvent(t *testing.T) {
 	}
 }
 
-func TestWhatTheKubeletTookAwayIsPutBack(t *testing.T) {
+func TestCountsThatTheKubeletRemovedAreRestored(t *testing.T) {
 	client := fake.NewClientset(nodeWith("", nil))
 	_, patches := advertised(t, client, newSource(gpus(2)))
 	if err := next(t, patches); err != nil {
@@ -327,7 +327,7 @@ func TestAChangeCutsThePauseAfterFailuresShort(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				nodes := make(chan *corev1.Node)
 				var following sync.WaitGroup
-				following.Go(func() { (&follower{Advertiser: a, client: client}).run(ctx, nodes) })
+				following.Go(func() { (&controller{Advertiser: a, client: client}).run(ctx, nodes) })
 				nodes <- nodeWith("", nil)
 				last, interval := <-tries, time.Duration(0)
 				for interval < 30*time.Second {
@@ -375,7 +375,7 @@ func TestNothingIsPublishedBeforeThePluginsHaveSpoken(t *testing.T) {
 	}
 }
 
-func TestWhatAnEarlierProcessPublishedIsReportedBeforeItIsRemoved(t *testing.T) {
+func TestStaleDevicesAreReportedBeforeTheyAreRemoved(t *testing.T) {
 	client := fake.NewClientset(nodeWith(annotationOf(t, gpus(2)), map[string]string{"example.com/gpu": "2"}))
 	s := newSource(types.NewNodeInfoWithName("node-1"))
 	s.settled = make(chan struct{})

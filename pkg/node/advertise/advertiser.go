@@ -7,9 +7,10 @@
 // same patches. KubeDevice/Unhealthy says which devices are unhealthy and why, and
 // KubeDevice/Replacements for which containers the node requests other devices. So does
 // KubeDevice/RequiredPlugin where the container runtime refuses containers that require kubecri
-// while it is away. KubeDevice/Attributes describes the devices, and KubeDevice/Usage says how much
-// of them is used, as far as the others leave room. Extended resources that the kubelet publishes
-// by itself stay as they are.
+// while it is away. KubeDevice/ShareEnforcement says by what containers are held to their shares of
+// devices, KubeDevice/Attributes describes the devices, and KubeDevice/Usage says how much of them
+// is used, as far as the others leave room. Extended resources that the kubelet publishes by itself
+// stay as they are.
 //
 // The kubelet rejects a pod for good that requests more of an extended resource than the kubelet
 // knows the node to have. So the published counts are never less than what the kubelet may be
@@ -95,6 +96,14 @@ type Replacements interface {
 	Wanted() (list []deviceinfo.Replacement, known bool, changed <-chan struct{})
 }
 
+// Enforcement knows by what the node holds containers to their shares. *policing.Enforcement
+// implements it.
+type Enforcement interface {
+	// ShareEnforcement returns what to publish; nil while nothing is known, in which the node's
+	// annotation stays as it is; and a channel that is closed when that is no longer so.
+	ShareEnforcement() (now *deviceinfo.ShareEnforcement, changed <-chan struct{})
+}
+
 // Usage knows how much of the node's devices is used. *usage.Publisher implements it.
 type Usage interface {
 	// Usage returns what to publish; nil while nothing is known, in which the node's annotation
@@ -168,6 +177,9 @@ type Options struct {
 	// Replacements, if set, has what the annotation KubeDevice/Replacements says. Without, the node
 	// has no such annotation.
 	Replacements Replacements
+	// Enforcement, if set, has what the annotation KubeDevice/ShareEnforcement says. Without, the
+	// node has no such annotation.
+	Enforcement Enforcement
 	// Usage, if set, has what the annotation KubeDevice/Usage says. Without, the node has no such
 	// annotation.
 	Usage Usage
@@ -228,7 +240,7 @@ func (a *Advertiser) Run(ctx context.Context, client kubernetes.Interface) {
 	watching.Go(func() { watchNode(ctx, client, a.nodeName, nodes) })
 	defer watching.Wait()
 	defer cancel()
-	(&follower{Advertiser: a, client: client}).run(ctx, nodes)
+	(&controller{Advertiser: a, client: client}).run(ctx, nodes)
 }
 
 // record keeps the outcome of a comparison, which is complete if no second patch is due, and

@@ -48,7 +48,7 @@ func fit(
 	}
 	var parts []part
 	for _, p := range inventory.Parts() {
-		alone := without(inventory.Node, nil)
+		alone := onlyExtended(inventory.Node, nil)
 		add(alone, inventory.Node, p.Names)
 		value, err := deviceinfo.EncodeNode(alone)
 		if err != nil {
@@ -62,7 +62,7 @@ func fit(
 	}
 	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(a.size, b.size) })
 	first := func(count int) *types.NodeInfo {
-		some := without(inventory.Node, inventory.Node.KubeCap)
+		some := onlyExtended(inventory.Node, inventory.Node.KubeCap)
 		for _, p := range parts[:count] {
 			add(some, inventory.Node, p.Names)
 		}
@@ -91,9 +91,9 @@ func fits(node *corev1.Node, info *types.NodeInfo, bytes int) error {
 	return nil
 }
 
-// without returns an inventory of the node that has the extended resources alone, none of them to
-// be allocated.
-func without(node *types.NodeInfo, extended types.ResourceList) *types.NodeInfo {
+// onlyExtended returns an inventory of the node that has the extended resources alone, none of them
+// to be allocated.
+func onlyExtended(node *types.NodeInfo, extended types.ResourceList) *types.NodeInfo {
 	info := types.NewNodeInfoWithName(node.Name)
 	for name, capacity := range extended {
 		info.KubeCap[name], info.KubeAlloc[name] = capacity, 0
@@ -134,7 +134,7 @@ func (a *Advertiser) omit(ctx context.Context, left []omission) {
 		if slices.ContainsFunc(before, func(b omission) bool { return same(o, b) }) {
 			continue
 		}
-		err := o.asError(a.nodeName)
+		err := o.describe(a.nodeName)
 		klog.FromContext(ctx).Error(err, "Some devices are not published; the others are", logkey.Node, a.nodeName)
 		if a.options.Events != nil {
 			a.options.Events.WarnOfInventory(err)
@@ -149,7 +149,7 @@ func (a *Advertiser) omit(ctx context.Context, left []omission) {
 	}
 }
 
-func (o omission) asError(node string) error {
+func (o omission) describe(node string) error {
 	return fmt.Errorf("the devices of %s are left out of what node %q publishes: %w", o.label, node, o.err)
 }
 
@@ -157,7 +157,7 @@ func (o omission) asError(node string) error {
 func (a *Advertiser) errOmitted() error {
 	var errs []error
 	for _, o := range a.omitted {
-		errs = append(errs, o.asError(a.nodeName))
+		errs = append(errs, o.describe(a.nodeName))
 	}
 	return errors.Join(errs...)
 }

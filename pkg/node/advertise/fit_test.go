@@ -153,7 +153,7 @@ func TestOnlyThePartsThatDoNotFitAreLeftOut(t *testing.T) {
 }
 
 // Two plugins list more than fits. Then a GPU fails, and they leave.
-func TestWhatDoesNotFitCostsNothingOfTheOthers(t *testing.T) {
+func TestPartsThatDoNotFitLeaveOutNoOthers(t *testing.T) {
 	gpus, broken := makes("a.b/gpu", 2, 10), makes("a.b/gpu", 2, 10)
 	for name := range broken.info.Allocatable {
 		broken.info.Allocatable[name] = 0

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -19,8 +20,8 @@ import (
 
 // patch returns the JSON merge patch that sets these annotations of the node, or removes those that
 // are empty, and its counts. It returns nil if the node has them. The patch removes extended
-// resources that only the node's present annotation lists. It leaves alone those that the kubelet
-// counts.
+// resources that only the node's present annotation lists, and those that count parts of their
+// devices. It leaves alone those that the kubelet counts.
 func patch(
 	node *corev1.Node, wanted map[string]string, counts map[corev1.ResourceName]int64,
 	kubelet Kubelet,
@@ -39,9 +40,10 @@ func patch(
 		}
 	}
 	capacity, allocatable := map[corev1.ResourceName]any{}, map[corev1.ResourceName]any{}
-	for _, extended := range publishedNames(node) {
+	ours := slices.DeleteFunc(publishedNames(node), kubeletCounts)
+	for _, extended := range append(ours, partNames(ours)...) {
 		name := corev1.ResourceName(extended)
-		if _, still := counts[name]; !still && !kubeletCounts(extended) {
+		if _, still := counts[name]; !still {
 			removeFrom(capacity, node.Status.Capacity, name)
 			removeFrom(allocatable, node.Status.Allocatable, name)
 		}
@@ -148,14 +150,37 @@ func (r *attributesReport) addTo(
 ) (left []string) {
 	devices := map[string]device.Attributes{}
 	for name := range info.Capacity {
-		if of := path.Dir(string(name)); len(r.devices[of]) > 0 {
-			devices[deviceinfo.DevicePath(of)] = r.devices[of]
+		if devicePath := path.Dir(string(name)); len(r.devices[devicePath]) > 0 {
+			devices[deviceinfo.DevicePath(devicePath)] = r.devices[devicePath]
 		}
 	}
 	annotations[deviceinfo.AttributesAnnotation] = ""
 	annotations[deviceinfo.AttributesAnnotation], left = deviceinfo.EncodeAttributes(devices,
 		deviceinfo.MaxBytes-sizeWith(node, annotations))
 	return left
+}
+
+// enforcementReport is what the annotation KubeDevice/ShareEnforcement has to say.
+type enforcementReport struct{ now deviceinfo.ShareEnforcement }
+
+// addTo adds as much of the report, if there is one, about devices in info as the other annotations
+// leave room for.
+func (r *enforcementReport) addTo(annotations map[string]string, node *corev1.Node, info *types.NodeInfo) {
+	if r == nil {
+		return
+	}
+	devicePath := deviceinfo.ShareEnforcement{
+		OnShareExceeded: r.now.OnShareExceeded, Devices: map[string][]deviceinfo.Enforcement{},
+	}
+	for name := range info.Capacity {
+		device := deviceinfo.TaintedDevice(path.Dir(string(name)))
+		if can := r.now.Devices[device]; len(can) > 0 {
+			devicePath.Devices[device] = can
+		}
+	}
+	annotations[deviceinfo.ShareEnforcementAnnotation] = ""
+	annotations[deviceinfo.ShareEnforcementAnnotation] = deviceinfo.EncodeShareEnforcement(devicePath,
+		deviceinfo.MaxBytes-sizeWith(node, annotations))
 }
 
 // usageReport is what the annotation KubeDevice/Usage has to say; nothing for nil.
@@ -173,9 +198,9 @@ func (r *usageReport) addTo(annotations map[string]string, node *corev1.Node, in
 	}
 	usage := deviceinfo.Usage{Time: r.usage.Time, Devices: map[string]deviceinfo.DeviceUsage{}}
 	for name := range info.Capacity {
-		of := deviceinfo.DevicePath(path.Dir(string(name)))
-		if read, known := r.usage.Devices[of]; known {
-			usage.Devices[of] = read
+		devicePath := deviceinfo.DevicePath(path.Dir(string(name)))
+		if read, known := r.usage.Devices[devicePath]; known {
+			usage.Devices[devicePath] = read
 		}
 	}
 	annotations[deviceinfo.UsageAnnotation] = deviceinfo.EncodeUsage(usage,

@@ -36,6 +36,7 @@ type steps struct {
 type step struct {
 	allocatable types.ResourceList // as in the annotation
 	counts      map[corev1.ResourceName]int64
+	parts       map[corev1.ResourceName]int64
 	until       time.Time // zero in the last step
 }
 
@@ -48,10 +49,10 @@ func (s *steps) next(now time.Time, w wanted) wanted {
 		return !p.until.IsZero() &&
 			!now.Before(p.until.Add(Gap))
 	})
-	shown := wanted{info: w.info.Clone(), counts: maps.Clone(w.counts)}
+	shown := wanted{info: w.info.Clone(), counts: maps.Clone(w.counts), parts: maps.Clone(w.parts)}
 	for _, past := range s.shown {
 		for name, quantity := range shown.info.Allocatable {
-			shown.info.Allocatable[name] = least(w.info, name, quantity, past.allocatable[name])
+			shown.info.Allocatable[name] = commonQuantity(w.info, name, quantity, past.allocatable[name])
 		}
 		for name, count := range past.counts {
 			if count > shown.counts[name] {
@@ -62,12 +63,15 @@ func (s *steps) next(now time.Time, w wanted) wanted {
 				shown.info.Capacity[types.ResourceName(name)] = 0
 			}
 		}
+		for name, count := range past.parts {
+			shown.parts[name] = max(shown.parts[name], count)
+		}
 	}
 	return shown
 }
 
-// least returns what two quantities of a resource have in common.
-func least(node *types.NodeInfo, name types.ResourceName, a, b int64) int64 {
+// commonQuantity returns what two quantities of a resource have in common.
+func commonQuantity(node *types.NodeInfo, name types.ResourceName, a, b int64) int64 {
 	if resource.IsEnumResource(name) || node.Scorer[name] == enumScorer {
 		return a & b
 	}
@@ -78,9 +82,10 @@ func least(node *types.NodeInfo, name types.ResourceName, a, b int64) int64 {
 // the zero time if all of w is published.
 func (s *steps) done(now time.Time, w wanted) time.Time {
 	last := &s.shown[len(s.shown)-1]
-	if !maps.Equal(last.allocatable, w.info.Allocatable) || !maps.Equal(last.counts, w.counts) {
+	if !maps.Equal(last.allocatable, w.info.Allocatable) || !maps.Equal(last.counts, w.counts) ||
+		!maps.Equal(last.parts, w.parts) {
 		last.until = now
-		s.shown = append(s.shown, step{allocatable: w.info.Allocatable, counts: w.counts})
+		s.shown = append(s.shown, step{allocatable: w.info.Allocatable, counts: w.counts, parts: w.parts})
 	}
 	if len(s.shown) == 1 {
 		return time.Time{}

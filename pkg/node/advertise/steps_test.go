@@ -89,7 +89,7 @@ func shows(announcedGPUs, countedGPUs, announcedNICs, countedNICs int64) view {
 // none stands for a resource that the node does not have.
 const none = -1
 
-func TestWhatBecomesMoreIsCountedFirstAndWhatBecomesLessIsAnnouncedFirst(t *testing.T) {
+func TestAddedDevicesAreCountedFirstAndRemovedOnesAnnouncedFirst(t *testing.T) {
 	empty := func() *types.NodeInfo { return types.NewNodeInfoWithName("node-1") }
 	both := func(gpus, nics int) *types.NodeInfo { return with(with(empty(), gpu, gpus, 0), nic, nics, 0) }
 	for name, test := range map[string]struct {
@@ -149,7 +149,7 @@ func swapped(info *types.NodeInfo, a, b types.ResourceName) *types.NodeInfo {
 	return info
 }
 
-func TestOfMasksOnlyBitsThatWereThereAllTheTimeAreAnnounced(t *testing.T) {
+func TestOnlyUnchangedBitsOfMasksAreAnnounced(t *testing.T) {
 	for name, mask := range map[string]types.ResourceName{"by name": "resource/group/gpu/0/enumType",
 		"by scorer": "resource/group/gpu/0/kind"} {
 		info := func(bits int64) *types.NodeInfo {
@@ -218,10 +218,10 @@ func TestADeviceThatComesAndGoesKeepsNoOtherFromBeingPublished(t *testing.T) {
 	})
 }
 
-// TestTheKubeletIsNeverAskedForMoreThanItKnows lets inventories change, the API server fail and
+// TestTheKubeletIsNeverQueriedForMoreThanItKnows lets inventories change, the API server fail and
 // kubecri restart at random, and compares each state of the node with all others of about the
 // same time: the scheduler may act on one of them and the kubelet on another.
-func TestTheKubeletIsNeverAskedForMoreThanItKnows(t *testing.T) {
+func TestTheKubeletIsNeverQueriedForMoreThanItKnows(t *testing.T) {
 	type state struct {
 		view
 		from, until time.Time
@@ -235,7 +235,7 @@ func TestTheKubeletIsNeverAskedForMoreThanItKnows(t *testing.T) {
 				return failing.Load(), nil, errors.New("API server away")
 			})
 			var states []state
-			look := func() {
+			inspect := func() {
 				if n := len(states); n > 0 {
 					states[n-1].until = time.Now()
 				}
@@ -254,7 +254,7 @@ func TestTheKubeletIsNeverAskedForMoreThanItKnows(t *testing.T) {
 			var last *types.NodeInfo
 			for range 5 { // lives of kubecri
 				followed(t, client, s,
-					Options{Retry: 100 * time.Millisecond, Metrics: patchedFunc(func(error) { look() })},
+					Options{Retry: 100 * time.Millisecond, Metrics: patchedFunc(func(error) { inspect() })},
 					func(_ *Advertiser, nodes chan<- *corev1.Node) {
 						nodes <- get(t, client)
 						for range 20 {
@@ -271,7 +271,7 @@ func TestTheKubeletIsNeverAskedForMoreThanItKnows(t *testing.T) {
 					})
 			}
 			failing.Store(false)
-			followed(t, client, s, Options{Metrics: patchedFunc(func(error) { look() })},
+			followed(t, client, s, Options{Metrics: patchedFunc(func(error) { inspect() })},
 				func(a *Advertiser, nodes chan<- *corev1.Node) {
 					nodes <- get(t, client)
 					pass(10 * time.Second)

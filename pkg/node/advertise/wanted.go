@@ -20,8 +20,8 @@ import (
 // the devices themselves.
 type VirtualDevices map[types.ResourceName]int64
 
-// of returns the count of so many devices.
-func (v VirtualDevices) of(name types.ResourceName, devices int64) int64 {
+// Count returns the count of so many devices.
+func (v VirtualDevices) Count(name types.ResourceName, devices int64) int64 {
 	return devices * max(1, v[name])
 }
 
@@ -32,24 +32,42 @@ type wanted struct {
 	// counts are the extended resources, in both capacity and allocatable: the kubelet derives
 	// allocatable from capacity, so unhealthy devices are in neither.
 	counts map[corev1.ResourceName]int64
+	// parts are the extended resources that count parts of devices, in both, too. The annotation
+	// does not list them.
+	parts map[corev1.ResourceName]int64
 }
 
-// want returns the wanted state for the inventory. A count is at least what pods request, and at
-// least what it is now unless it may fall. It is at most what the node has or had: a pod can
+// published returns all extended resources of the node's status.
+func (w wanted) published() map[corev1.ResourceName]int64 {
+	all := maps.Clone(w.counts)
+	maps.Copy(all, w.parts)
+	return all
+}
+
+// newWanted returns the wanted state for the inventory. A count is at least what pods request, and
+// at least what it is now unless it may fall. It is at most what the node has or had: a pod can
 // request any number. Each device counts as often as virtual says.
-func want(
+func newWanted(
 	node *corev1.Node, inventory *types.NodeInfo, virtual VirtualDevices, requested map[string]int64, mayFall bool,
 ) wanted {
-	w := wanted{info: inventory, counts: map[corev1.ResourceName]int64{}}
-	for name, capacity := range inventory.KubeCap {
-		extended := corev1.ResourceName(name)
-		now := countOf(node, extended)
-		count := max(virtual.of(name, inventory.KubeAlloc[name]),
-			min(requested[string(name)], max(virtual.of(name, capacity), now)))
+	w := wanted{info: inventory, counts: map[corev1.ResourceName]int64{}, parts: map[corev1.ResourceName]int64{}}
+	count := func(name corev1.ResourceName, has total) int64 {
+		now := countOf(node, name)
+		count := max(has.allocatable, min(requested[string(name)], max(has.capacity, now)))
 		if !mayFall {
 			count = max(count, now)
 		}
-		w.counts[extended] = count
+		return count
+	}
+	for name, capacity := range inventory.KubeCap {
+		extended := corev1.ResourceName(name)
+		w.counts[extended] = count(extended,
+			total{virtual.Count(name, capacity), virtual.Count(name, inventory.KubeAlloc[name])})
+	}
+	for name, has := range partsOf(inventory) {
+		if _, isCount := w.counts[name]; !isCount {
+			w.parts[name] = count(name, has)
+		}
 	}
 	return w
 }
@@ -75,17 +93,23 @@ func annotation(node *corev1.Node, inventory *types.NodeInfo) (string, error) {
 	return value, checkSize(node, value)
 }
 
-// found is what the node has before the first patch, of what w and its annotation list.
-func found(node *corev1.Node, w wanted) step {
-	before := step{counts: map[corev1.ResourceName]int64{}}
+// firstStep is what the node has before the first patch, of what w and its annotation list.
+func firstStep(node *corev1.Node, w wanted) step {
+	before := step{counts: map[corev1.ResourceName]int64{}, parts: map[corev1.ResourceName]int64{}}
 	if info := published(node); info != nil {
 		before.allocatable = info.Allocatable
 		for name := range info.KubeCap {
 			before.counts[corev1.ResourceName(name)] = countOf(node, corev1.ResourceName(name))
 		}
+		for name := range partsOf(info) {
+			before.parts[name] = countOf(node, name)
+		}
 	}
 	for name := range w.counts {
 		before.counts[name] = countOf(node, name)
+	}
+	for name := range w.parts {
+		before.parts[name] = countOf(node, name)
 	}
 	return before
 }

@@ -6,7 +6,9 @@ package advertise
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
@@ -16,9 +18,10 @@ import (
 )
 
 // Withdraw removes what an Advertiser published on the node of that name, in one patch: the
-// annotations, and the extended resources that the inventory lists. It returns their names, sorted,
-// and whether there was an inventory. Without one it changes nothing, since only the annotation
-// shows which extended resources are devices. It needs no rights beyond the kubelet's.
+// annotations, and the extended resources that count devices of the inventory, or parts of them. It
+// returns their names, sorted, and whether there was an inventory. Without one it changes nothing,
+// since only the annotation shows which extended resources are devices. It needs no rights beyond
+// the kubelet's.
 //
 // No Advertiser may run for that node: it would publish again.
 func Withdraw(ctx context.Context, client kubernetes.Interface,
@@ -46,6 +49,7 @@ func Withdraw(ctx context.Context, client kubernetes.Interface,
 		deviceinfo.Annotation: "", deviceinfo.HoldersAnnotation: "", deviceinfo.RequiredPluginAnnotation: "",
 		deviceinfo.UnhealthyAnnotation: "", deviceinfo.ReplacementsAnnotation: "",
 		deviceinfo.AttributesAnnotation: "", deviceinfo.UsageAnnotation: "",
+		deviceinfo.ShareEnforcementAnnotation: "",
 	}, nil, nil)
 	if err != nil {
 		return nil, true, err
@@ -54,5 +58,12 @@ func Withdraw(ctx context.Context, client kubernetes.Interface,
 		metav1.PatchOptions{FieldManager: fieldManager}, "status"); err != nil {
 		return nil, true, fmt.Errorf("remove the devices of node %q: %w", nodeName, err)
 	}
-	return publishedNames(node), true, nil
+	resources = publishedNames(node)
+	for _, part := range partNames(resources) {
+		if _, there := node.Status.Capacity[corev1.ResourceName(part)]; there {
+			resources = append(resources, part)
+		}
+	}
+	slices.Sort(resources)
+	return resources, true, nil
 }

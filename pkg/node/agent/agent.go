@@ -32,9 +32,9 @@ const (
 	outcomeKey = "outcome"
 )
 
-// again is how soon something is tried again that did not work, or looked at that nothing
+// retryInterval is how soon something is tried again that did not work, or looked at that nothing
 // announces, such as a file.
-const again = 10 * time.Second
+const retryInterval = 10 * time.Second
 
 // readTimeout is how long the API server may take to answer what a step depends on.
 const readTimeout = 10 * time.Second
@@ -101,23 +101,23 @@ func (a *Agent) Run(ctx context.Context) error {
 	whole := context.WithoutCancel(ctx)
 	for {
 		if err := a.step(whole); err != nil {
-			logger.Error(err, "The node is not as it is to be; tried again", nodeKey, a.Node)
+			logger.Error(err, "Cannot bring the node into its desired state; will retry", nodeKey, a.Node)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-a.Machine.Ended():
-			logger.Info("kubecri has ended, and is started again", nodeKey, a.Node)
+			logger.Info("Restarting kubecri, which has ended", nodeKey, a.Node)
 			select {
 			case <-time.After(time.Second):
 			case <-ctx.Done():
 				return nil
 			}
-			if err := a.keep(whole); err != nil {
-				logger.Error(err, "kubecri does not run; tried again", nodeKey, a.Node)
+			if err := a.keepServing(whole); err != nil {
+				logger.Error(err, "kubecri does not run; will retry", nodeKey, a.Node)
 			}
 		case <-a.wake:
-		case <-time.After(again):
+		case <-time.After(retryInterval):
 		}
 	}
 }
@@ -163,7 +163,7 @@ func (a *Agent) step(ctx context.Context) error {
 	defer cancel()
 	node, err := a.Client.CoreV1().Nodes().Get(reading, a.Node, metav1.GetOptions{})
 	if err != nil {
-		return errors.Join(fmt.Errorf("read node %q: %w", a.Node, err), a.keep(ctx))
+		return errors.Join(fmt.Errorf("read node %q: %w", a.Node, err), a.keepServing(ctx))
 	}
 	if other := node.Labels[enrolment.GroupLabel]; other != "" && other != a.Group {
 		return fmt.Errorf("node %q is of the group %q and has the labels of group %q, too: take away those of one",
@@ -171,7 +171,7 @@ func (a *Agent) step(ctx context.Context) error {
 	}
 	order, err := readOrder(reading, a.Client, a.Namespace)
 	if err != nil {
-		return errors.Join(err, a.keep(ctx))
+		return errors.Join(err, a.keepServing(ctx))
 	}
 	if a.Selector.Matches(labels.Set(node.Labels)) && !order.leave {
 		return a.enrol(ctx)
@@ -179,9 +179,9 @@ func (a *Agent) step(ctx context.Context) error {
 	return a.leave(ctx, order.drain)
 }
 
-// keep has kubecri run on a node that is enrolled, while nothing says whether it is to stay so:
-// pods may hold its devices.
-func (a *Agent) keep(ctx context.Context) error {
+// keepServing has kubecri run on a node that is enrolled, while nothing says whether it is to stay
+// so: pods may hold its devices.
+func (a *Agent) keepServing(ctx context.Context) error {
 	enrolled, err := a.Machine.Enrolled()
 	if err != nil || !enrolled || a.leaving {
 		return err
@@ -293,6 +293,6 @@ func (a *Agent) leaveNow(ctx context.Context, drain bool) error {
 	if report.Outcome != enrolment.Done && report.Outcome != enrolment.Unchanged {
 		return fmt.Errorf("give node %q back: %s: %s", a.Node, report.Outcome, report.Reason)
 	}
-	klog.FromContext(ctx).Info("The node is given back", nodeKey, a.Node, outcomeKey, report.Outcome)
+	klog.FromContext(ctx).Info("The node has left", nodeKey, a.Node, outcomeKey, report.Outcome)
 	return a.Machine.Clean()
 }

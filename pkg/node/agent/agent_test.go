@@ -187,13 +187,13 @@ func TestKubecriIsNotStartedWhileALeaveIsStuck(t *testing.T) {
 	f := newFixture(t, nil)
 	f.m.enrolled, f.m.stuck = true, "the label is still there"
 	f.expect("the label is still there", "leave")
-	if err := f.keep(t.Context()); err != nil || f.m.runs {
+	if err := f.keepServing(t.Context()); err != nil || f.m.runs {
 		t.Errorf("kubecri runs: %v, %v", f.m.runs, err)
 	}
 	f.m.refuses = "device pods run: default/a"
 	f.expect("default/a", "leave")
 	f.m.runs = false
-	if err := f.keep(t.Context()); err != nil || !f.m.runs {
+	if err := f.keepServing(t.Context()); err != nil || !f.m.runs {
 		t.Errorf("kubecri runs: %v, %v", f.m.runs, err)
 	}
 }
@@ -238,7 +238,7 @@ func TestALeaveThatWasCutOffIsFinishedFirst(t *testing.T) {
 	f.expect("", "enrol", "leave", "enrol")
 }
 
-func TestWhatKeepsANodeFromBeingEnrolledIsSaid(t *testing.T) {
+func TestReasonsAgainstAnEnrolmentAreReported(t *testing.T) {
 	f := newFixture(t, selected)
 	f.m.blocked = "3 MiB are free"
 	f.expect("disk: 3 MiB are free: make room", "enrol")

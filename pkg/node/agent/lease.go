@@ -50,12 +50,12 @@ func readOrder(ctx context.Context, client kubernetes.Interface, namespace strin
 	if err != nil {
 		return order{}, fmt.Errorf("read lease %s/%s: %w", namespace, LeaveLease, err)
 	}
-	return order{held(lease, orderTimeout), lease.Annotations[drainAnnotation] == "true"}, nil
+	return order{isHeld(lease, orderTimeout), lease.Annotations[drainAnnotation] == "true"}, nil
 }
 
-// held reports whether a lease is held. It counts for limit at most from when it was renewed, and
+// isHeld reports whether a lease is held. It counts for limit at most from when it was renewed, and
 // not at all if that is in the future by more: its writer would hold it for so long.
-func held(lease *coordinationv1.Lease, limit time.Duration) bool {
+func isHeld(lease *coordinationv1.Lease, limit time.Duration) bool {
 	spec := lease.Spec
 	if ptr.Deref(spec.HolderIdentity, "") == "" || spec.RenewTime == nil {
 		return false
@@ -81,7 +81,7 @@ func (a *Agent) blocked(ctx context.Context, lease *coordinationv1.Lease) (bool,
 		a.wait.had[last] += now.Sub(a.wait.read)
 	}
 	a.wait.holder, a.wait.read = "", now
-	if holder == a.Node || !held(lease, leaseTimeout) {
+	if holder == a.Node || !isHeld(lease, leaseTimeout) {
 		return false, nil
 	}
 	if _, seen := a.wait.had[holder]; !seen {
@@ -108,7 +108,7 @@ func Order(ctx context.Context, client kubernetes.Interface, namespace string, d
 	if err != nil {
 		return fmt.Errorf("read lease %s/%s: %w", namespace, LeaveLease, err)
 	}
-	hold(lease, "uninstall", limit)
+	setHolder(lease, "uninstall", limit)
 	delete(lease.Annotations, drainAnnotation)
 	if drain {
 		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, drainAnnotation, "true")
@@ -117,8 +117,8 @@ func Order(ctx context.Context, client kubernetes.Interface, namespace string, d
 	return err
 }
 
-// hold gives a lease to a holder for as long as limit, or to no holder if limit is 0.
-func hold(lease *coordinationv1.Lease, holder string, limit time.Duration) {
+// setHolder gives a lease to a holder for as long as limit, or to no holder if limit is 0.
+func setHolder(lease *coordinationv1.Lease, holder string, limit time.Duration) {
 	if limit == 0 {
 		lease.Spec = coordinationv1.LeaseSpec{}
 		return
@@ -148,7 +148,7 @@ func (a *Agent) waitForSlot(ctx context.Context) (release func(), err error) {
 			case <-time.After(leaseTimeout / 4):
 			}
 			if err := a.take(ctx, leaseTimeout); err != nil && ctx.Err() == nil {
-				klog.FromContext(ctx).Error(err, "The lease was not renewed")
+				klog.FromContext(ctx).Error(err, "Cannot renew the lease")
 			}
 		}
 	}()
@@ -156,7 +156,7 @@ func (a *Agent) waitForSlot(ctx context.Context) (release func(), err error) {
 		cancel()
 		<-done
 		if err := a.take(context.WithoutCancel(ctx), 0); err != nil {
-			klog.FromContext(ctx).Error(err, "The lease was not released, and runs out")
+			klog.FromContext(ctx).Error(err, "Cannot release the lease; it will expire")
 		}
 	}, nil
 }
@@ -176,7 +176,7 @@ func (a *Agent) take(ctx context.Context, limit time.Duration) error {
 		return fmt.Errorf("node %q is enrolled or given back at present, and one is at a time: wait for its end, or "+
 			"until it has had the lease %s/%s for %v", a.wait.holder, a.Namespace, EnrolmentLease, renewedLeaseTimeout)
 	}
-	hold(lease, a.Node, limit)
+	setHolder(lease, a.Node, limit)
 	if _, err = leases.Update(ctx, lease, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("take lease %s/%s: %w", a.Namespace, EnrolmentLease, err)
 	}

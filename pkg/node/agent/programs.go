@@ -37,7 +37,7 @@ type Programs struct {
 // Path returns the path, on the machine, of a file that is installed.
 func (p *Programs) Path(name string) string { return filepath.Join(p.Directory, name) }
 
-func (p *Programs) at(name string) string { return filepath.Join(p.Root, p.Directory, name) }
+func (p *Programs) hostPath(name string) string { return filepath.Join(p.Root, p.Directory, name) }
 
 // The names of what is installed.
 const (
@@ -59,7 +59,7 @@ func (p *Programs) Install() (changed bool, err error) {
 		}
 	}
 	if p.Certificates != "" {
-		if err := copyFile(p.Certificates, p.at(certificatesName), 0o644, nil); err != nil {
+		if err := copyFile(p.Certificates, p.hostPath(certificatesName), 0o644, nil); err != nil {
 			return false, err
 		}
 	}
@@ -67,25 +67,25 @@ func (p *Programs) Install() (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	err = replace(bytes.NewReader(append(configuration, p.Add...)), p.at(configurationName), 0o644, p.change)
+	err = replace(bytes.NewReader(append(configuration, p.Add...)), p.hostPath(configurationName), 0o644, p.noteChange)
 	if err != nil {
 		return false, err
 	}
 	p.compared = true
-	_, err = os.Lstat(p.at(changedName))
+	_, err = os.Lstat(p.hostPath(changedName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// change notes that something changes, before it does: the process that is to restart kubecri may
-// end first.
-func (p *Programs) change() error { return os.WriteFile(p.at(changedName), nil, 0o600) }
+// noteChange notes that something changes, before it does: the process that is to restart kubecri
+// may end first.
+func (p *Programs) noteChange() error { return os.WriteFile(p.hostPath(changedName), nil, 0o600) }
 
 // Settle says that kubecri runs with what is installed.
 func (p *Programs) Settle() error {
-	if err := os.Remove(p.at(changedName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(p.hostPath(changedName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
@@ -93,7 +93,7 @@ func (p *Programs) Settle() error {
 
 // installPrograms installs the program and the plugins, and removes those that are no more.
 func (p *Programs) installPrograms() error {
-	if err := os.MkdirAll(p.at(pluginsName), 0o755); err != nil {
+	if err := os.MkdirAll(p.hostPath(pluginsName), 0o755); err != nil {
 		return err
 	}
 	var wanted []string
@@ -103,12 +103,12 @@ func (p *Programs) installPrograms() error {
 			return err
 		}
 		wanted = append(wanted, plugin+".so")
-		err = copyFile(source, p.at(filepath.Join(pluginsName, plugin+".so")), 0o644, p.change)
+		err = copyFile(source, p.hostPath(filepath.Join(pluginsName, plugin+".so")), 0o644, p.noteChange)
 		if err != nil {
 			return err
 		}
 	}
-	installed, err := os.ReadDir(p.at(pluginsName))
+	installed, err := os.ReadDir(p.hostPath(pluginsName))
 	if err != nil {
 		return err
 	}
@@ -116,12 +116,12 @@ func (p *Programs) installPrograms() error {
 		if slices.Contains(wanted, file.Name()) {
 			continue
 		}
-		err := errors.Join(p.change(), os.Remove(p.at(filepath.Join(pluginsName, file.Name()))))
+		err := errors.Join(p.noteChange(), os.Remove(p.hostPath(filepath.Join(pluginsName, file.Name()))))
 		if err != nil {
 			return err
 		}
 	}
-	return copyFile(p.Program, p.at(programName), 0o755, p.change)
+	return copyFile(p.Program, p.hostPath(programName), 0o755, p.noteChange)
 }
 
 // plugin returns the file of a plugin here.
@@ -141,7 +141,7 @@ func (p *Programs) plugin(name string) (string, error) {
 // Clean removes the directory.
 func (p *Programs) Clean() error {
 	p.compared = false
-	return os.RemoveAll(p.at(""))
+	return os.RemoveAll(p.hostPath(""))
 }
 
 // copyFile makes a file a copy of another, as replace does.

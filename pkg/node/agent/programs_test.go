@@ -70,7 +70,7 @@ func tree(t *testing.T, directory string) string {
 	return all.String()
 }
 
-func TestWhatIsInstalledIsWhatTheImageHas(t *testing.T) {
+func TestInstalledProgramsAreThoseOfTheImage(t *testing.T) {
 	p, write := image(t)
 	install := func(p *Programs, want bool) {
 		t.Helper()
@@ -89,13 +89,13 @@ func TestWhatIsInstalledIsWhatTheImageHas(t *testing.T) {
 		"-rwxr-xr-x kubecri: program\n" +
 		"-rw-r--r-- kubecri.yaml: mode: nri\nhostnameOverride: a\n" +
 		"-rw-r--r-- seal-certificates.pem: certificate\n"
-	if got := tree(t, p.at("")); got != want {
+	if got := tree(t, p.hostPath("")); got != want {
 		t.Errorf("installed is\n%s, want\n%s", got, want)
 	}
 	install(p, false)
 	write("certificates.pem", "another")
 	install(p, false) // kubecri reads it again
-	if got := tree(t, p.at("")); !strings.Contains(got, "seal-certificates.pem: another") {
+	if got := tree(t, p.hostPath("")); !strings.Contains(got, "seal-certificates.pem: another") {
 		t.Errorf("the certificate has not changed:\n%s", got)
 	}
 
@@ -104,7 +104,7 @@ func TestWhatIsInstalledIsWhatTheImageHas(t *testing.T) {
 	next := *p
 	next.Plugins = []string{"simgpu"}
 	install(&next, true)
-	got := tree(t, p.at(""))
+	got := tree(t, p.hostPath(""))
 	if strings.Contains(got, "nvidiagpu") || !strings.Contains(got, "simgpu.so: simulated") ||
 		!strings.Contains(got, "kubecri: program 2") {
 		t.Errorf("installed is\n%s", got)
@@ -112,7 +112,7 @@ func TestWhatIsInstalledIsWhatTheImageHas(t *testing.T) {
 	if err := next.Clean(); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(p.at("")); err == nil {
+	if _, err := os.Stat(p.hostPath("")); err == nil {
 		t.Error("the directory is left")
 	}
 }

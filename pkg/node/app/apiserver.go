@@ -30,18 +30,18 @@ const kubeconfigRetry = time.Second
 
 // The reasons of events.
 const (
-	reasonRefused = "DevicesRefused"       // on pods that are refused
-	reasonPast    = "DeviceRequestIgnored" // on pods that ask for devices past the scheduler
-	reasonDamaged = "GrantsDamaged"        // on the node whose checkpoint of grants was corrupt
-	reasonMistake = "RequestMistake"       // on pods with a misspelled request, as by the scheduler
-	reasonLeftOut = "DeviceAnswerLeftOut"  // on pods whose container lacks a part of what plugins answered
+	reasonRefused  = "DevicesRefused"       // on pods that are refused
+	reasonBypassed = "DeviceRequestIgnored" // on pods that request devices past the scheduler
+	reasonDamaged  = "GrantsDamaged"        // on the node whose checkpoint of grants was corrupt
+	reasonMistake  = "RequestMistake"       // on pods with a misspelled request, as by the scheduler
+	reasonLeftOut  = "DeviceAnswerLeftOut"  // on pods whose container lacks a part of what plugins answered
 	// On pods with a container to which no program adds its devices.
 	reasonMissing = "DevicesMissing"
 	// On pods with a container whose annotation KubeDevice/Grant does not count.
 	reasonIgnored = "GrantIgnored"
 	// On the node whose devices cannot be published, whatever the API server says.
 	reasonNotPublished = "DevicesNotPublished"
-	// On the node with a plugin file whose resource another has.
+	// On the node with a resource that two plugins have.
 	reasonConflict = "ResourceConflict"
 	// On pods with a container that was started while kubecri was away, and is ended.
 	reasonEnded = "ContainerEnded"
@@ -160,9 +160,9 @@ func (a *announcer) WarnNotSealed(pod *corev1.ObjectReference, message string) {
 	a.recorder.Event(pod, corev1.EventTypeWarning, reasonNotSealed, message)
 }
 
-// WarnIgnored puts a warning on the pod that something which it asked for is not obeyed.
+// WarnIgnored puts a warning on the pod that one of its requests is ignored.
 func (a *announcer) WarnIgnored(pod *corev1.ObjectReference, message string) {
-	a.Warn(pod, reasonPast, message)
+	a.Warn(pod, reasonBypassed, message)
 }
 
 // WarnMistake puts a warning on the pod that its request is misspelled.
@@ -192,13 +192,13 @@ func (a *announcer) WarnEnded(pod admission.Pod, message string) {
 
 // warnOfDamage puts a warning on the node if its checkpoint of grants was corrupt, once that is
 // known.
-func (a *announcer) warnOfDamage(ctx context.Context, record *grants.Checkpoint, path string) {
+func (a *announcer) warnOfDamage(ctx context.Context, checkpoint *grants.Checkpoint, path string) {
 	select {
-	case <-record.Opened():
+	case <-checkpoint.Opened():
 	case <-ctx.Done():
 		return
 	}
-	if !record.WasCorrupt() {
+	if !checkpoint.WasCorrupt() {
 		return
 	}
 	a.Warn(a.node(), reasonDamaged, fmt.Sprintf("kubecri's checkpoint of which pod holds which device was corrupt; "+
@@ -211,8 +211,8 @@ func (a *announcer) WarnOfInventory(err error) {
 	a.Warn(a.node(), reasonNotPublished, err.Error())
 }
 
-// WarnOfConflict puts a warning on the node that a plugin file does not offer a resource, because
-// another has it.
+// WarnOfConflict puts a warning on the node that a plugin does not offer a resource, because
+// another one has it.
 func (a *announcer) WarnOfConflict(conflict error) {
 	a.Warn(a.node(), reasonConflict, conflict.Error())
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 )
 
-func TestADamagedRecordIsToldOnTheNode(t *testing.T) {
+func TestACorruptCheckpointIsAnEventOnTheNode(t *testing.T) {
 	for name, damaged := range map[string]bool{"damaged": true, "missing": false} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), grantsFile)
@@ -30,10 +30,10 @@ func TestADamagedRecordIsToldOnTheNode(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			record := grants.New(grants.Options{
+			checkpoint := grants.New(grants.Options{
 				Path: path, Runtime: noPods{}, Pods: pods.NewRegistry(0),
 			})
-			defer record.Close()
+			defer checkpoint.Close()
 			client := fake.NewClientset()
 			sent := make(chan *corev1.Event, 10)
 			client.PrependReactor("create", "events",
@@ -47,9 +47,9 @@ func TestADamagedRecordIsToldOnTheNode(t *testing.T) {
 			warned := make(chan struct{})
 			go func() {
 				defer close(warned)
-				events.warnOfDamage(t.Context(), record, path)
+				events.warnOfDamage(t.Context(), checkpoint, path)
 			}()
-			if err := record.Reconcile(t.Context()); err != nil {
+			if err := checkpoint.Reconcile(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			<-warned
@@ -78,16 +78,16 @@ func TestADamagedRecordIsToldOnTheNode(t *testing.T) {
 // The first comparison with the runtime is over before there is a client.
 func TestAContainerWhoseAnnotationDoesNotCountIsReportedOnItsPodAndCounted(t *testing.T) {
 	n := quietNode(t)
-	n.record = grants.New(grants.Options{
+	n.checkpoint = grants.New(grants.Options{
 		Path: filepath.Join(t.TempDir(), grantsFile), Node: "node-1", Runtime: forgedRuntime{},
-		Pods: n.registry, Inventory: n.latest, Observer: findings{n.measures, n.events},
+		Pods: n.registry, Inventory: n.latest, Observer: findingReporter{n.metrics, n.events},
 	})
 	for range 2 {
-		if err := n.record.Reconcile(t.Context()); err != nil {
+		if err := n.checkpoint.Reconcile(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	families, err := n.measures.registry.Gather()
+	families, err := n.metrics.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,6 +130,6 @@ type forgedRuntime struct{}
 func (forgedRuntime) Pods(context.Context) (map[string]grants.RuntimeState, error) {
 	return map[string]grants.RuntimeState{"u": {
 		Live: true, Namespace: "default", Name: "forger",
-		Containers: []grants.RuntimeContainer{{ID: "c", Name: "main", Carried: "v1.AAAA.{}"}},
+		Containers: []grants.RuntimeContainer{{ID: "c", Name: "main", Encoded: "v1.AAAA.{}"}},
 	}}, nil
 }

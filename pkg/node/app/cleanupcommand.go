@@ -22,8 +22,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 )
 
-// cleanupLimit is how long a clean-up may take.
-const cleanupLimit = 30 * time.Second
+// cleanupTimeout is how long a clean-up may take.
+const cleanupTimeout = 30 * time.Second
 
 // cleanupCommand takes away what kubecri published on its node.
 func cleanupCommand() *cobra.Command {
@@ -53,7 +53,7 @@ func cleanupCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("--kubeconfig: %w", err)
 			}
-			ctx, cancel := context.WithTimeout(command.Context(), cleanupLimit)
+			ctx, cancel := context.WithTimeout(command.Context(), cleanupTimeout)
 			defer cancel()
 			return cleanUp(ctx, command.OutOrStdout(), client, options)
 		},

@@ -66,10 +66,10 @@ func TestCleanupSaysWhatItTookAwayAndTheSecondTimeThatThereWasNothing(t *testing
 
 func TestCleanupRefusesWhileAKubecriHasTheRecord(t *testing.T) {
 	options := &Options{NodeName: "node-1", StateDir: t.TempDir()}
-	record := grants.New(grants.Options{
+	checkpoint := grants.New(grants.Options{
 		Path: options.grantsPath(), Runtime: noPods{}, Pods: pods.NewRegistry(0),
 	})
-	if err := record.Reconcile(t.Context()); err != nil {
+	if err := checkpoint.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	client := fake.NewClientset(publishedNode(t))
@@ -82,7 +82,7 @@ func TestCleanupRefusesWhileAKubecriHasTheRecord(t *testing.T) {
 	if len(client.Actions()) > 0 {
 		t.Errorf("while it runs, the API server is asked: %v", client.Actions())
 	}
-	if err := record.Close(); err != nil {
+	if err := checkpoint.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := cleanUp(t.Context(), &out, client, options); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
-// The table of docs/operations.md has one row for each combination of these settings, and says what
-// holds there.
+// The table of docs/reference/kubecri-config.md has one row for each combination of these settings,
+// and says what holds there.
 func TestTableOfCombinationsSaysWhatHolds(t *testing.T) {
 	columns := [][]string{
 		{"cri", "nri"}, {"keys", "none"}, {"off", "warn", "enforce"}, {"on", "off"}, {"Ignore", "Evict", "Replace"},
@@ -49,7 +49,7 @@ func TestTableOfCombinationsSaysWhatHolds(t *testing.T) {
 // combinationRows returns the cells of the table, without quotes.
 func combinationRows(t *testing.T) [][]string {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/operations.md")
+	text, err := os.ReadFile("../../../docs/reference/kubecri-config.md")
 	if err != nil {
 		t.Fatal(err)
 	}

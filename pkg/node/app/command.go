@@ -79,9 +79,10 @@ func newCommand(args []string) (*Options, *cobra.Command) {
 	options.addFlags(flags)
 	logsapi.AddFlags(logging, flags)
 	addIgnoredFlags(flags)
-	command.AddCommand(grantsCommand(), pluginCommand(), cleanupCommand(), keycommand.New(podCoreClient),
-		enrolCommand(), leaveCommand(), agentCommand(), onHostCommand(), uninstallCommand())
-	command.FParseErrWhitelist.UnknownFlags = asksToIgnoreUnknown(args)
+	command.AddCommand(grantsCommand(), driverCommand(), pluginCommand(), cleanupCommand(),
+		keycommand.New(podCoreClient), enrolCommand(), leaveCommand(), agentCommand(), onHostCommand(),
+		uninstallCommand())
+	command.FParseErrWhitelist.UnknownFlags = ignoresUnknownFlags(args)
 	return options, command
 }
 
@@ -98,18 +99,18 @@ func helpInstead(command *cobra.Command, configuration string) error {
 // versionLine is what --version prints.
 func versionLine() string { return "KubeDevice " + version.Get().String() }
 
-// asksToIgnoreUnknown looks for --ignore-unknown-kubelet-flags wherever it stands, as it concerns
+// ignoresUnknownFlags looks for --ignore-unknown-kubelet-flags wherever it stands, as it concerns
 // the flags before it too.
-func asksToIgnoreUnknown(args []string) bool {
+func ignoresUnknownFlags(args []string) bool {
 	probe := pflag.NewFlagSet("probe", pflag.ContinueOnError)
 	probe.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
-	ask := probe.Bool(ignoreUnknownFlag, false, "")
+	ignore := probe.Bool(ignoreUnknownFlag, false, "")
 	for _, arg := range slices.DeleteFunc(slices.Clone(args),
 		func(arg string) bool { return !strings.HasPrefix(arg, "--ignore") }) {
 		// Another flag that begins so is not for this set; the command's own parsing judges it.
 		_ = probe.Parse([]string{arg})
 	}
-	return *ask
+	return *ignore
 }
 
 // Main runs the command with the process's arguments and returns its exit status.

@@ -72,14 +72,14 @@ func TestGrantsArePrintedForPeopleAndForPrograms(t *testing.T) {
 			},
 		}},
 	}
-	record := grants.New(grants.Options{
+	checkpoint := grants.New(grants.Options{
 		Path: filepath.Join(dir, grantsFile), Runtime: noPods{}, Pods: activePods{}, Origin: adopted(before),
 	})
-	defer record.Close()
-	if err := record.Reconcile(t.Context()); err != nil {
+	defer checkpoint.Close()
+	if err := checkpoint.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_, err = record.Grant(context.Background(), grants.Allocation{PodUID: "u", Namespace: "default", Name: "train",
+	_, err = checkpoint.Grant(context.Background(), grants.Allocation{PodUID: "u", Namespace: "default", Name: "train",
 		PodInfo: &types.PodInfo{
 			RunningContainers: map[string]types.ContainerInfo{"main": {
 				DevRequests:  types.ResourceList{"resource/group/gpu/a/cards": 1},
@@ -141,7 +141,7 @@ func TestGrantsArePrintedForPeopleAndForPrograms(t *testing.T) {
 	}
 }
 
-func TestCheckingAPluginThatIsNoneFailsAndSaysWhy(t *testing.T) {
+func TestPluginCheckNamesWhyAFileIsNoPlugin(t *testing.T) {
 	text := write(t, filepath.Join(t.TempDir(), "text.so"), "not a plugin")
 	got, err := execute("plugin", "check", text)
 	if err == nil || !strings.Contains(err.Error(), "1 of 1") || !strings.Contains(got, text) {

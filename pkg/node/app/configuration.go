@@ -7,7 +7,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -58,6 +60,15 @@ type Configuration struct {
 	DeviceFailureGracePeriod *string `json:"deviceFailureGracePeriod,omitempty"`
 	// DeviceUsageInterval is a duration such as 10s, or 0s.
 	DeviceUsageInterval *string `json:"deviceUsageInterval,omitempty"`
+	// OnShareExceeded is Ignore, End or Evict.
+	OnShareExceeded *string `json:"onShareExceeded,omitempty"`
+	// ShareExceededGracePeriod is a duration such as 30s.
+	ShareExceededGracePeriod *string `json:"shareExceededGracePeriod,omitempty"`
+	// ContextMemory are quantities such as 518Mi, by parts of models' names.
+	ContextMemory map[string]string `json:"contextMemory,omitempty"`
+	// ShareLibrary is a file, and ShareLibraryLocks a directory.
+	ShareLibrary      *string `json:"shareLibrary,omitempty"`
+	ShareLibraryLocks *string `json:"shareLibraryLocks,omitempty"`
 
 	StateDir           *string `json:"stateDir,omitempty"`
 	DevicePluginsDir   *string `json:"devicePluginsDir,omitempty"`
@@ -88,18 +99,23 @@ func (c *Configuration) values() map[string]*string {
 		"container-runtime-endpoint":   c.ContainerRuntimeEndpoint,
 		"cri-upstream":                 c.CRIUpstream,
 		"cridevices":                   c.CRIDevices,
-		pluginload.AllowWritableFlag:   text(c.AllowWritablePlugins),
+		pluginload.AllowWritableFlag:   textOf(c.AllowWritablePlugins),
 		"seal-certificates":            c.SealCertificates,
 		"seal-trust-bundle":            c.SealTrustBundle,
 		"seal-mode":                    c.SealMode,
-		firewallFlag:                   text(c.DeviceFirewall),
-		firewallFlag + "-allow":        joined(c.DeviceFirewallAllow),
+		firewallFlag:                   textOf(c.DeviceFirewall),
+		firewallFlag + "-allow":        flagText(c.DeviceFirewallAllow),
 		firewallFlag + "-vendors":      vendorsText(c.DeviceFirewallVendors),
 		virtualFlag:                    virtualText(c.VirtualDevices),
-		"isolate":                      text(c.Isolate),
+		"isolate":                      textOf(c.Isolate),
 		"on-device-failure":            c.OnDeviceFailure,
 		graceFlag:                      c.DeviceFailureGracePeriod,
 		usageFlag:                      c.DeviceUsageInterval,
+		exceededFlag:                   c.OnShareExceeded,
+		exceededGraceFlag:              c.ShareExceededGracePeriod,
+		contextFlag:                    contextText(c.ContextMemory),
+		libraryFlag:                    c.ShareLibrary,
+		locksFlag:                      c.ShareLibraryLocks,
 		"state-dir":                    c.StateDir,
 		"device-plugins-dir":           unlessEmpty(c.DevicePluginsDir),
 		"plugins-registry-dir":         unlessEmpty(c.PluginsRegistryDir),
@@ -108,11 +124,11 @@ func (c *Configuration) values() map[string]*string {
 		"metrics-bind-address":         c.MetricsBindAddress,
 		"metrics-tls-cert-file":        c.MetricsTLSCertFile,
 		"metrics-tls-private-key-file": c.MetricsTLSKeyFile,
-		"device-series":                text(c.DeviceSeries),
+		"device-series":                textOf(c.DeviceSeries),
 		"kubeconfig":                   c.Kubeconfig,
 		"hostname-override":            c.HostnameOverride,
 		"logging-format":               c.Logging.Format,
-		"v":                            text(c.Logging.Verbosity),
+		"v":                            textOf(c.Logging.Verbosity),
 	}
 }
 
@@ -125,8 +141,8 @@ func unlessEmpty(value *string) *string {
 	return value
 }
 
-// text returns how a value is written as a flag's, or nil for none.
-func text[T any](value *T) *string {
+// textOf returns how a value is written as a flag's, or nil for none.
+func textOf[T any](value *T) *string {
 	if value == nil {
 		return nil
 	}
@@ -144,8 +160,21 @@ func vendorsText(list []firewall.Vendor) *string {
 	return &written
 }
 
-// joined returns how a list is written as a flag's value, or nil for none. An empty list is one.
-func joined(list []string) *string {
+// contextText returns how quantities by names are written as a flag's value, or nil for none. An
+// empty map is one.
+func contextText(entries map[string]string) *string {
+	if entries == nil {
+		return nil
+	}
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		texts = append(texts, name+"="+entries[name])
+	}
+	return flagText(append([]string{}, texts...))
+}
+
+// flagText returns how a list is written as a flag's value, or nil for none. An empty list is one.
+func flagText(list []string) *string {
 	if list == nil {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -15,6 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
+	"github.com/kubedevice/kubedevice/pkg/node/policing"
+	"github.com/kubedevice/kubedevice/pkg/node/usage"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
@@ -37,7 +40,13 @@ deviceFirewallVendors:
   variables:
   - {name: MTHREADS_VISIBLE_DEVICES, nothing: void, takes: any}
   deviceFiles: [/dev/mtgpu*]
+- {name: nvidia.com, otherDrivers: [GPU-tools.example.com]}
 virtualDevices: {nvidia.com/gpu: 10, a.b/c: 2}
+onShareExceeded: Evict
+shareExceededGracePeriod: 5s
+contextMemory: {"*": 1Gi, H100 NVL: 500Mi}
+shareLibrary: ""
+shareLibraryLocks: /l
 isolate: true
 stateDir: /s
 devicePluginsDir: /dp
@@ -68,8 +77,11 @@ sealMode: warn
 			Name: "mthreads.com", DeviceFiles: []string{"/dev/mtgpu*"}, Variables: []firewall.Variable{
 				{Name: "MTHREADS_VISIBLE_DEVICES", Nothing: "void", Takes: firewall.TakesAny},
 			},
-		}}
+		}, {Name: "nvidia.com", OtherDrivers: []string{"GPU-tools.example.com"}}}
 		o.VirtualDevices = map[string]int64{"nvidia.com/gpu": 10, "a.b/c": 2}
+		o.OnShareExceeded, o.ShareExceededGracePeriod = policing.Evict, 5*time.Second
+		o.ContextMemory = usage.ContextMemory{usage.AnyModel: 1 << 30, "H100 NVL": 500 << 20}
+		o.ShareLibrary.Locks = "/l"
 		o.AllowWritablePlugins = true
 		o.SealCertificates, o.SealTrustBundle, o.SealMode = "/c", "t", seal.Warn
 	}
@@ -154,6 +166,21 @@ func TestAConfigurationThatIsNotObeyedInFullIsAnErrorThatNamesFileAndField(t *te
 		},
 		"a vendor that is built in": {
 			head + "deviceFirewallVendors: [{name: nvidia.com}]\n", `vendor "nvidia.com": this vendor is built in`,
+		},
+		"a vendor that is built in, with more than drivers": {
+			head + "deviceFirewallVendors: [{name: amd.com, otherDrivers: [a.b], mountPaths: [/x]}]\n",
+			`vendor "amd.com": this vendor is built in: declare nothing but its otherDrivers`,
+		},
+		"a driver that is no name of one": {
+			head + "deviceFirewallVendors: [{name: nvidia.com, otherDrivers: [a_b]}]\n",
+			`vendor "nvidia.com": driver "a_b" of resource claims: `,
+		},
+		"a driver without a name": {
+			head + "deviceFirewallVendors: [{name: a.b, otherDrivers: [\"\"]}]\n", `driver "" of resource claims: `,
+		},
+		"a driver with a longer name than drivers have": {
+			head + "deviceFirewallVendors: [{name: a.b, otherDrivers: [" + strings.Repeat("a", 64) + "]}]\n",
+			`of resource claims: must be no more than 63 `,
 		},
 		"a vendor twice": {
 			head + "deviceFirewallVendors: [{name: a.b}, {name: a.b}]\n", `vendor "a.b" stands twice`,

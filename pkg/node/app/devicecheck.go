@@ -16,21 +16,21 @@ import (
 
 // newDeviceCheck returns what finds containers without their devices at the runtime behind
 // upstream, which serves the endpoint.
-func newDeviceCheck(upstream *grpc.ClientConn, endpoint string, found missing) *devicecheck.Checker {
+func newDeviceCheck(upstream *grpc.ClientConn, endpoint string, found missingReporter) *devicecheck.Checker {
 	return devicecheck.New(devicecheck.CRI(upstream, crioAt(endpoint)), found)
 }
 
-// missing counts containers without their devices, and puts a warning on their pods.
-type missing struct {
-	measures *measures
-	events   *announcer
+// missingReporter counts containers without their devices, and puts a warning on their pods.
+type missingReporter struct {
+	metrics *nodeMetrics
+	events  *announcer
 }
 
-var _ devicecheck.Observer = missing{}
+var _ devicecheck.Observer = missingReporter{}
 
 // Missing implements devicecheck.Observer.
-func (m missing) Missing(pod *corev1.ObjectReference, vendor, handler, message string) {
-	m.measures.missing.WithLabelValues(vendor, handler).Inc()
+func (m missingReporter) Missing(pod *corev1.ObjectReference, vendor, handler, message string) {
+	m.metrics.missing.WithLabelValues(vendor, handler).Inc()
 	m.events.Warn(pod, reasonMissing, message)
 }
 

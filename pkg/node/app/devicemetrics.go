@@ -13,6 +13,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/podresources"
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
+	"github.com/kubedevice/kubedevice/pkg/node/policing"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -24,9 +26,11 @@ import (
 type deviceMetrics struct {
 	metrics.BaseStableCollector
 	capacity, allocatable, healthy, unhealthy, tainted, held, leftOut *metrics.Desc
+	enforced                                                          *metrics.Desc
 
 	devices deviceSource
 	grants  grantList
+	shares  shareSource
 	limit   int // devices that have series of their own
 }
 
@@ -35,6 +39,32 @@ type deviceSource interface{ state() deviceState }
 
 // grantList has the granted allocations. *grants.Checkpoint implements it.
 type grantList interface{ List() []grants.Allocation }
+
+// shareSource knows by what containers are held to shares. *nodeShares implements it.
+type shareSource interface {
+	// Of returns by what a container of a pod is held to a share of the device that has a resource.
+	Of(name types.ResourceName, podUID string) deviceinfo.Enforcement
+}
+
+// nodeShares knows by what this node holds containers to shares.
+type nodeShares struct {
+	enforcement *policing.Enforcement // nil where nothing holds containers to shares
+	pods        *pods.Registry
+}
+
+// Of implements shareSource.
+func (s *nodeShares) Of(name types.ResourceName, podUID string) deviceinfo.Enforcement {
+	var now *deviceinfo.ShareEnforcement
+	if s.enforcement != nil {
+		now, _ = s.enforcement.ShareEnforcement()
+	}
+	path, err := resource.ParsePath(name)
+	if now == nil || err != nil {
+		return deviceinfo.Counted
+	}
+	pod, _ := s.pods.Get(podUID)
+	return now.Of(path.Device(), pod.OnShareExceeded)
+}
 
 // deviceState is the node's devices at one moment.
 type deviceState struct {
@@ -49,26 +79,30 @@ type deviceState struct {
 const maxDeviceSeries = 256
 
 // newDeviceMetrics returns the metrics of devices and grants, with series of at most limit devices.
-func newDeviceMetrics(devices deviceSource, granted grantList, limit int) *deviceMetrics {
+func newDeviceMetrics(devices deviceSource, granted grantList, shares shareSource, limit int) *deviceMetrics {
 	desc := func(name, help string, labels ...string) *metrics.Desc {
 		return metrics.NewDesc(metrics.BuildFQName("", subsystem, name), help, labels, nil, metrics.ALPHA, "")
 	}
 	return &deviceMetrics{
 		capacity: desc("device_capacity", "Devices that the plugins report, by extended resource.", "resource"),
 		allocatable: desc("device_allocatable",
-			"Devices that the plugins report and that pods may be given, by extended resource.", "resource"),
+			"Devices that the plugins report and that can be allocated to pods, by extended resource.", "resource"),
 		healthy: desc("device_healthy",
-			"1 for each device that pods may be given, 0 for each that its plugin reports as unhealthy.",
+			"1 for each device that can be allocated to pods, 0 for each that its plugin reports as unhealthy.",
 			"resource", "device"),
 		unhealthy: desc("device_unhealthy",
-			"1 for each device that pods may not be given, with the reason that its plugin gives.",
+			"1 for each device that cannot be allocated to pods, with the reason that its plugin reports.",
 			"resource", "device", "reason"),
 		tainted: desc("device_tainted", "1 for each taint that administrators gave a device.",
 			"resource", "device", "key", "effect"),
 		held: desc("device_held", "1 for each device and container that holds it.",
 			"resource", "device", "namespace", "pod", "container"),
+		enforced: desc("device_container_enforcement",
+			"1 for each device and container that holds it or a share of it, with what holds the container to that: "+
+				"hardware, policed, library or counted.",
+			"resource", "device", "namespace", "pod", "container", "enforcement"),
 		leftOut: desc("device_series_left_out", "Devices without series of their own: there are too many."),
-		devices: devices, grants: granted, limit: limit,
+		devices: devices, grants: granted, shares: shares, limit: limit,
 	}
 }
 
@@ -76,6 +110,7 @@ func newDeviceMetrics(devices deviceSource, granted grantList, limit int) *devic
 func (c *deviceMetrics) DescribeWithStability(descs chan<- *metrics.Desc) {
 	for _, desc := range []*metrics.Desc{
 		c.capacity, c.allocatable, c.healthy, c.unhealthy, c.tainted, c.held, c.leftOut,
+		c.enforced,
 	} {
 		descs <- desc
 	}
@@ -99,22 +134,22 @@ func (c *deviceMetrics) CollectWithStability(values chan<- metrics.Metric) {
 		healthy[label{d.Resource, d.ID}] = true
 	}
 	leftOut := 0
-	for _, d := range devices.Of(maps.Keys(node.Capacity)) { // in an order that does not change
-		of := label{d.Resource, d.ID}
+	for _, d := range devices.ForResources(maps.Keys(node.Capacity)) { // in an order that does not change
+		key := label{d.Resource, d.ID}
 		switch {
-		case shown[of]: // two devices of one name
+		case shown[key]: // two devices of one name
 		case len(shown) == c.limit:
 			leftOut++
 		default:
-			shown[of] = true
-			gauge(c.healthy, oneIf(healthy[of]), d.Resource, d.ID)
+			shown[key] = true
+			gauge(c.healthy, oneIf(healthy[key]), d.Resource, d.ID)
 		}
 	}
 	gauge(c.leftOut, float64(leftOut))
 	for _, h := range now.unhealthy {
-		for _, d := range devices.Of(slices.Values([]types.ResourceName{h.Name})) {
-			if of := (label{d.Resource, d.ID}); shown[of] && !healthy[of] {
-				healthy[of] = true // two devices of one name
+		for _, d := range devices.ForResources(slices.Values([]types.ResourceName{h.Name})) {
+			if key := (label{d.Resource, d.ID}); shown[key] && !healthy[key] {
+				healthy[key] = true // two devices of one name
 				gauge(c.unhealthy, 1, d.Resource, d.ID, h.Reason)
 			}
 		}
@@ -125,23 +160,34 @@ func (c *deviceMetrics) CollectWithStability(values chan<- metrics.Metric) {
 		label
 		namespace, pod, container string
 	}
-	holders := map[holder]bool{} // an old pod and a new one may have the same name
+	// An old pod and a new one may have the same name.
+	holders := map[holder]deviceinfo.Enforcement{}
 	for _, grant := range c.grants.List() {
 		for _, containers := range []map[string]types.ContainerInfo{
 			grant.PodInfo.InitContainers, grant.PodInfo.RunningContainers,
 		} {
 			for container, info := range containers {
-				for _, d := range devices.Of(maps.Values(info.AllocateFrom)) {
-					of := label{d.Resource, d.ID}
-					if shown[of] {
-						holders[holder{of, grant.Namespace, grant.Name, container}] = true
+				for request, from := range info.AllocateFrom {
+					if _, known := node.Capacity[from]; !known { // it has other groups now
+						from = grants.CurrentName(maps.Keys(node.Capacity), from)
+					}
+					enforcement := deviceinfo.EnforcedByHardware
+					if info.DevRequests[request] < node.Capacity[from] {
+						enforcement = c.shares.Of(from, grant.PodUID)
+					}
+					for _, d := range devices.ForResources(slices.Values([]types.ResourceName{from})) {
+						h := holder{label{d.Resource, d.ID}, grant.Namespace, grant.Name, container}
+						if before := holders[h]; shown[h.label] && (before == "" || enforcement.Satisfies(before)) {
+							holders[h] = enforcement
+						}
 					}
 				}
 			}
 		}
 	}
-	for h := range holders {
+	for h, enforcement := range holders {
 		gauge(c.held, 1, h.resource, h.device, h.namespace, h.pod, h.container)
+		gauge(c.enforced, 1, h.resource, h.device, h.namespace, h.pod, h.container, string(enforcement))
 	}
 }
 
@@ -160,7 +206,7 @@ func (c *deviceMetrics) collectTaints(
 			continue
 		}
 		for _, taint := range deviceinfo.TaintsOf(now.taints, path.Device()) {
-			for _, d := range now.devices.Of(slices.Values([]types.ResourceName{name})) {
+			for _, d := range now.devices.ForResources(slices.Values([]types.ResourceName{name})) {
 				if shown(d.Resource, d.ID) {
 					all[series{d.Resource, d.ID, taint.Key, string(taint.Effect)}] = true
 				}

@@ -41,6 +41,16 @@ type fixedGrants []grants.Allocation
 
 func (g fixedGrants) List() []grants.Allocation { return g }
 
+// fixedShares are policed for some pods, by UID, and counted for others.
+type fixedShares map[string]bool
+
+func (s fixedShares) Of(_ types.ResourceName, podUID string) deviceinfo.Enforcement {
+	if s[podUID] {
+		return deviceinfo.Policed
+	}
+	return deviceinfo.Counted
+}
+
 // twoGPUs has a healthy GPU and one that is not.
 func twoGPUs() deviceState {
 	node := types.NewNodeInfoWithName("node-1")
@@ -106,7 +116,7 @@ kubecri_device_series_left_out 2`,
 		t.Run(name, func(t *testing.T) {
 			registry := metrics.NewKubeRegistry()
 			registry.CustomMustRegister(newDeviceMetrics(fixedDevices(twoGPUs()),
-				fixedGrants(test.granted), test.limit))
+				fixedGrants(test.granted), fixedShares{}, test.limit))
 			if err := testutil.GatherAndCompare(registry, strings.NewReader(described(test.want)),
 				"kubecri_device_healthy", "kubecri_device_held", "kubecri_device_series_left_out",
 				"kubecri_device_unhealthy"); err != nil {
@@ -129,7 +139,7 @@ func tainted() deviceState {
 
 func TestEachTaintOfADeviceHasASeries(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
-	registry.CustomMustRegister(newDeviceMetrics(fixedDevices(tainted()), fixedGrants(nil), 2))
+	registry.CustomMustRegister(newDeviceMetrics(fixedDevices(tainted()), fixedGrants(nil), fixedShares{}, 2))
 	const device = `kubecri_device_tainted{device="GPU-%d",effect=%q,key=%q,resource="example.com/gpu"} 1` + "\n"
 	want := fmt.Sprintf(device, 0, "NoSchedule", deviceinfo.CordonKey) + fmt.Sprintf(device, 1, "NoExecute", "team")
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(described(want)),
@@ -138,14 +148,50 @@ func TestEachTaintOfADeviceHasASeries(t *testing.T) {
 	}
 }
 
+func TestEachContainerHasWhatHoldsItToItsDevices(t *testing.T) {
+	const memory = types.ResourceName("resource/group/gpu/GPU-0/memory")
+	state := twoGPUs()
+	state.node.Capacity[memory] = 100
+	allocation := func(pod string, of types.ResourceList) grants.Allocation {
+		granted := holderOf("uid-"+pod, pod, "GPU-0", false)
+		main := types.ContainerInfo{DevRequests: types.ResourceList{}, AllocateFrom: types.ResourceLocation{}}
+		for name, quantity := range of {
+			main.DevRequests[name], main.AllocateFrom[name] = quantity, name
+		}
+		granted.PodInfo.RunningContainers["main"] = main
+		return granted
+	}
+	registry := metrics.NewKubeRegistry()
+	registry.CustomMustRegister(newDeviceMetrics(fixedDevices(state), fixedGrants{
+		allocation("whole", types.ResourceList{gpuPath("GPU-0"): 1}),
+		allocation("with-memory", types.ResourceList{gpuPath("GPU-0"): 1, memory: 50}),
+		allocation("all", types.ResourceList{memory: 100}),
+		allocation("policed", types.ResourceList{memory: 40}), allocation("counted", types.ResourceList{memory: 40}),
+		allocation("regrouped", types.ResourceList{"resource/group/grp/7/gpu/GPU-0/memory": 40}),
+	}, fixedShares{"uid-policed": true}, 2))
+	want := ""
+	for _, entry := range []string{"all hardware", "counted counted", "policed policed", "regrouped counted",
+		"whole hardware", "with-memory hardware"} {
+		pod, enforcement, _ := strings.Cut(entry, " ")
+		want += fmt.Sprintf("kubecri_device_container_enforcement{container=\"main\",device=\"GPU-0\",enforcement=%q,"+
+			"namespace=\"team\",pod=%q,resource=\"example.com/gpu\"} 1\n", enforcement, pod)
+	}
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(described(want)),
+		"kubecri_device_container_enforcement"); err != nil {
+		t.Error(err)
+	}
+}
+
 // described returns series with the lines before them that say what they are.
 func described(series string) string {
 	help := map[string]string{
-		"kubecri_device_healthy": "1 for each device that pods may be given, 0 for each that its plugin reports as " +
-			"unhealthy.",
+		"kubecri_device_healthy": "1 for each device that can be allocated to pods, 0 for each that its plugin " +
+			"reports as unhealthy.",
 		"kubecri_device_held": "1 for each device and container that holds it.",
-		"kubecri_device_unhealthy": "1 for each device that pods may not be given, with the reason that its plugin " +
-			"gives.",
+		"kubecri_device_container_enforcement": "1 for each device and container that holds it or a share of it, " +
+			"with what holds the container to that: hardware, policed, library or counted.",
+		"kubecri_device_unhealthy": "1 for each device that cannot be allocated to pods, with the reason that its " +
+			"plugin reports.",
 		"kubecri_device_tainted":         "1 for each taint that administrators gave a device.",
 		"kubecri_device_series_left_out": "Devices without series of their own: there are too many.",
 	}

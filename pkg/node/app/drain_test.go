@@ -30,7 +30,7 @@ func standalone(dir string) *Options {
 	return options
 }
 
-func TestACreationInFlightEndsWellWhenKubecriIsToldToEnd(t *testing.T) {
+func TestCreationsInFlightCompleteAtTermination(t *testing.T) {
 	dir := t.TempDir()
 	runtime := startRuntime(t, filepath.Join(dir, "runtime.sock"))
 	runtime.hold = make(chan struct{})

@@ -86,7 +86,7 @@ func (o *enrolOptions) Stop(ctx context.Context) error {
 	for sent := false; ; sent = true {
 		signal := unix.SIGTERM
 		if sent {
-			signal = 0 // only asks whether it is there
+			signal = 0 // only checks whether it is there
 		}
 		if err := unix.Kill(pid, signal); errors.Is(err, unix.ESRCH) {
 			return nil

@@ -65,8 +65,9 @@ step failed and everything is as it was before, 4 a step failed and so did the w
 // enrolCommand enrols this node.
 func enrolCommand() *cobra.Command {
 	o := newEnrolOptions()
-	command := o.command("enrol", "Put kubecri between this node's kubelet and its runtime, or beside them", enrolLong,
+	command := o.command("enrol", "Put kubecri between this node's kubelet and its runtime, or next to them", enrolLong,
 		(*enrolment.Enrolment).Enrol)
+	command.Aliases = []string{"enroll"}
 	flags := command.Flags()
 	flags.BoolVar(&o.schedulersReplaced, "schedulers-replaced", o.schedulersReplaced,
 		"each scheduler that may lead is KubeDevice's; for where that cannot be seen")
@@ -77,8 +78,8 @@ func enrolCommand() *cobra.Command {
 	flags.StringVar(&o.kubecri.PluginDir, "cridevices", o.kubecri.PluginDir,
 		"directory of kubecri's device plugins (*.so), for the configuration file that enrol writes")
 	flags.BoolVar(&o.units, "units", o.units,
-		"install and start units of systemd; false with mode nri means that somebody else starts kubecri, as kubecri "+
-			"agent does")
+		"install and start units of systemd; false with mode nri means that another program starts kubecri, as "+
+			"kubecri agent does")
 	flags.StringVar(&o.group, "group", o.group, "the node's label "+enrolment.GroupLabel+"; empty for none")
 	flags.StringSliceVar(&o.owned, "owned-directory", o.owned,
 		"directory that is there for kubecri alone, such as that of its program, which leave removes; may be repeated")
@@ -242,7 +243,7 @@ func (o *enrolOptions) configured() (upstream string, err error) {
 	return o.kubecri.UpstreamEndpoint, nil
 }
 
-// started returns what the configuration file says of a kubecri that somebody else starts as an NRI
+// started returns what the configuration file says of a kubecri that another user starts as an NRI
 // plugin, or nil if a unit of systemd does.
 func (o *enrolOptions) started() (*enrolment.NRI, error) {
 	if o.kubecri.Mode != ModeNRI || o.units {
@@ -334,8 +335,8 @@ func withoutSocket(unit string) string {
 	return strings.Replace(unit, wanted, "", 1)
 }
 
-// Granted returns the UIDs of the pods on record. Of those that were adopted only the ones are
-// among them whose devices the kubelet has forgotten: all others it serves without kubecri as
+// Granted returns the UIDs of the pods in the checkpoint. Of those that were adopted only the ones
+// are among them whose devices the kubelet has forgotten: all others it serves without kubecri as
 // before.
 func (o *enrolOptions) Granted(kubelet kubeletstate.State) ([]string, error) {
 	list, err := grants.Read(o.kubecri.grantsPath())
@@ -344,16 +345,16 @@ func (o *enrolOptions) Granted(kubelet kubeletstate.State) ([]string, error) {
 	}
 	var uids []string
 	for _, allocation := range list {
-		if !allocation.Adopted || forgotten(&allocation, kubelet) {
+		if !allocation.Adopted || isForgotten(&allocation, kubelet) {
 			uids = append(uids, allocation.PodUID)
 		}
 	}
 	return uids, err
 }
 
-// forgotten reports whether the kubelet does not know of all devices that it gave to an adopted
+// isForgotten reports whether the kubelet does not know of all devices that it gave to an adopted
 // pod.
-func forgotten(adopted *grants.Allocation, kubelet kubeletstate.State) bool {
+func isForgotten(adopted *grants.Allocation, kubelet kubeletstate.State) bool {
 	for _, containers := range []map[string]types.ContainerInfo{
 		adopted.PodInfo.InitContainers, adopted.PodInfo.RunningContainers,
 	} {

@@ -21,8 +21,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// grantsCommand prints the record of grants. It reads the file, so it works while kubecri runs and
-// while it doesn't.
+// grantsCommand prints the checkpoint of grants. It reads the file, so it works while kubecri runs
+// and while it doesn't.
 func grantsCommand() *cobra.Command {
 	directory, format, configFile := NewOptions().StateDir, "table", ""
 	command := &cobra.Command{
@@ -68,9 +68,9 @@ func printTable(out io.Writer, list []grants.Allocation) error {
 	table := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
 	fmt.Fprintln(table, "NAMESPACE\tPOD\tCONTAINER\tRESOURCE\tQUANTITY\tSINCE\tBY")
 	for _, g := range list {
-		by := "scheduler"
+		origin := "scheduler"
 		if g.Adopted {
-			by = "kubelet"
+			origin = "kubelet"
 		}
 		for _, containers := range []map[string]types.ContainerInfo{g.PodInfo.InitContainers,
 			g.PodInfo.RunningContainers} {
@@ -82,7 +82,7 @@ func printTable(out io.Writer, list []grants.Allocation) error {
 				}
 				for _, resource := range slices.Sorted(maps.Keys(quantities)) {
 					fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", g.Namespace, g.Name, name, resource,
-						quantities[resource], g.Since.Format(time.RFC3339), by)
+						quantities[resource], g.Since.Format(time.RFC3339), origin)
 				}
 			}
 		}

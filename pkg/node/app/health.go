@@ -22,8 +22,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 )
 
-// checkLimit is how long all checks of one request may take together.
-const checkLimit = 2 * time.Second
+// checkTimeout is how long all checks of one request may take together.
+const checkTimeout = 2 * time.Second
 
 // errWithheld stands for the reason of a failed check.
 var errWithheld = errors.New("reason withheld from readers without a token that may get this path")
@@ -39,7 +39,7 @@ type check struct {
 // know them with reasons.
 func report(checks []check, mayKnow func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		ctx, cancel := context.WithTimeout(request.Context(), checkLimit)
+		ctx, cancel := context.WithTimeout(request.Context(), checkTimeout)
 		defer cancel()
 		var text bytes.Buffer
 		code := http.StatusOK
@@ -78,7 +78,7 @@ func socketAnswers(path string) check {
 		for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
 			switch state {
 			case connectivity.TransientFailure:
-				return fmt.Errorf("nobody serves %s", path)
+				return fmt.Errorf("no process serves %s", path)
 			case connectivity.Idle: // at first, or as the owner drains and has sent the connection away
 				conn.Connect()
 			}
@@ -121,7 +121,7 @@ func serveHTTP(ctx context.Context, address string, handler http.Handler, tlsCon
 		server.Close()
 	})
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		logger.Error(err, "Health and metrics are not served any more")
+		logger.Error(err, "Stopped serving health and metrics")
 	}
 	if !stop() {
 		<-closed

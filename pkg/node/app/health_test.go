@@ -33,7 +33,7 @@ func TestASocketIsWellOnlyIfItsOwnerAnswers(t *testing.T) {
 	for name, test := range map[string]struct{ path, says string }{
 		"served":  {served, ""},
 		"hung":    {hung, "does not answer"},
-		"missing": {filepath.Join(dir, "missing.sock"), "nobody serves"},
+		"missing": {filepath.Join(dir, "missing.sock"), "no process serves"},
 	} {
 		limit := 20 * time.Second
 		if name == "hung" {

@@ -50,27 +50,27 @@ var (
 // addIgnoredFlags makes flags accept what the kubelet accepts, hidden from help.
 func addIgnoredFlags(flags *pflag.FlagSet) {
 	for _, name := range ignoredValues {
-		flags.Var(ignored("string"), name, "a flag of the kubelet, without effect here")
+		flags.Var(ignoredFlag("string"), name, "a flag of the kubelet, without effect here")
 	}
 	for _, name := range ignoredBools {
-		flags.Var(ignored("bool"), name, "a flag of the kubelet, without effect here")
+		flags.Var(ignoredFlag("bool"), name, "a flag of the kubelet, without effect here")
 		flags.Lookup(name).NoOptDefVal = "true"
 	}
 	flags.VisitAll(func(flag *pflag.Flag) {
-		if _, ok := flag.Value.(ignored); ok {
+		if _, ok := flag.Value.(ignoredFlag); ok {
 			flag.Hidden = true
 		}
 	})
 }
 
-// ignored is a flag.Value of the type it names that forgets what it is set to.
-type ignored string
+// ignoredFlag is a flag.Value of the type it names that forgets what it is set to.
+type ignoredFlag string
 
-func (i ignored) String() string { return "" }
+func (i ignoredFlag) String() string { return "" }
 
-func (i ignored) Type() string { return string(i) }
+func (i ignoredFlag) Type() string { return string(i) }
 
-func (i ignored) Set(value string) error {
+func (i ignoredFlag) Set(value string) error {
 	if i == "bool" {
 		_, err := strconv.ParseBool(value)
 		return err

@@ -89,7 +89,7 @@ func TestNoFlagIsIgnoredThatTheKubeletDoesNotHave(t *testing.T) {
 		theirs[known] = false
 	}
 	NewCommand(nil).Flags().VisitAll(func(flag *pflag.Flag) {
-		if _, isIgnored := flag.Value.(ignored); !isIgnored {
+		if _, isIgnored := flag.Value.(ignoredFlag); !isIgnored {
 			return
 		}
 		if _, has := theirs[flag.Name]; !has {

@@ -89,7 +89,7 @@ var (
 // documented returns the same from the table in the documentation.
 func documented(t *testing.T) map[string][]string {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/operations.md")
+	text, err := os.ReadFile("../../../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,31 +107,31 @@ func documented(t *testing.T) map[string][]string {
 
 func TestTheDocumentationListsEveryMetricWithItsLabels(t *testing.T) {
 	n := quietNode(t)
-	n.measures.ObserveCall(criproxy.Call{Method: admission.CreateContainerMethod})
-	n.measures.ObserveContainer(admission.Passed)
-	n.measures.ObservePlugin("one-gpu", "Allocate", time.Second, nil)
-	n.measures.ObservePatch(nil)
-	n.measures.ShowOmitted([]string{"a.b/huge"})
-	n.measures.ShowConflicts([]types.ResourceName{"nvidia.com/gpu"})
-	n.measures.ObserveFirewall(firewall.Attempt{Vendor: "nvidia.com", Way: firewall.ByEnv},
+	n.metrics.ObserveCall(criproxy.Call{Method: admission.CreateContainerMethod})
+	n.metrics.ObserveContainer(admission.Passed)
+	n.metrics.ObservePlugin("one-gpu", "Allocate", time.Second, nil)
+	n.metrics.ObservePatch(nil)
+	n.metrics.ShowOmitted([]string{"a.b/huge"})
+	n.metrics.ShowConflicts([]types.ResourceName{"nvidia.com/gpu"})
+	n.metrics.ObserveFirewall(firewall.Attempt{Vendor: "nvidia.com", Way: firewall.ByEnv},
 		admission.AttemptNeutralised)
-	missing{n.measures, n.events}.Missing(&corev1.ObjectReference{}, "nvidia.com", "", "a problem")
-	n.measures.showRegistration(nri.New(nri.Options{}))
+	missingReporter{n.metrics, n.events}.Missing(&corev1.ObjectReference{}, "nvidia.com", "", "a problem")
+	n.metrics.showRegistration(nri.New(nri.Options{}))
 	held := metrics.NewKubeRegistry()
 	held.CustomMustRegister(newDeviceMetrics(fixedDevices(tainted()),
-		fixedGrants{holderOf("1", "train", "GPU-0", false)}, 2))
+		fixedGrants{holderOf("1", "train", "GPU-0", false)}, fixedShares{}, 2))
 	used := metrics.NewKubeRegistry()
 	used.CustomMustRegister(newUsageMetrics(oneReading(), fixedDevices(twoGPUs()), 2))
-	shown := exposed(t, n.measures.registry)
+	shown := exposed(t, n.metrics.registry)
 	maps.Copy(shown, exposed(t, held))
 	maps.Copy(shown, exposed(t, used))
 	if diff := cmp.Diff(documented(t), shown); diff != "" {
-		t.Errorf("docs/operations.md and /metrics differ (-documented +exposed):\n%s", diff)
+		t.Errorf("docs/reference/metrics.md and /metrics differ (-documented +exposed):\n%s", diff)
 	}
 }
 
 func TestNoCallerMakesMetricsWithoutEnd(t *testing.T) {
-	m := newMeasures()
+	m := newNodeMetrics()
 	for i := range 1_000 {
 		m.ObserveCall(criproxy.Call{Method: fmt.Sprintf("/runtime.v2.RuntimeService/Invented%d", i),
 			Code: codes.Code(100 + i)})
@@ -170,8 +170,8 @@ func TestNoCallerMakesMetricsWithoutEnd(t *testing.T) {
 
 func TestMetricsSayWhatTheNodeHasAndWhetherItIsPublished(t *testing.T) {
 	n := quietNode(t)
-	n.measures.ObservePatch(errors.New("away"))
-	families, err := n.measures.registry.Gather()
+	n.metrics.ObservePatch(errors.New("away"))
+	families, err := n.metrics.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,21 +35,23 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
-	"github.com/kubedevice/kubedevice/pkg/node/nrifront"
+	"github.com/kubedevice/kubedevice/pkg/node/nrifrontend"
 	"github.com/kubedevice/kubedevice/pkg/node/nrilist"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/podresources"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
+	"github.com/kubedevice/kubedevice/pkg/node/policing"
 	"github.com/kubedevice/kubedevice/pkg/node/seals"
+	"github.com/kubedevice/kubedevice/pkg/node/sharelibrary"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 	"github.com/kubedevice/kubedevice/pkg/trim"
 )
 
 const (
-	// podWait is how long a container of an unknown pod waits for the pod to appear in the API
+	// podTimeout is how long a container of an unknown pod waits for the pod to appear in the API
 	// server.
-	podWait = 5 * time.Second
+	podTimeout = 5 * time.Second
 	// reconcileRetry and reconcileInterval pace the comparison of the grants with the runtime.
 	reconcileRetry, reconcileInterval = time.Second, 30 * time.Second
 )
@@ -56,11 +60,11 @@ const (
 type node struct {
 	options       *Options
 	upstream      *grpc.ClientConn
-	measures      *measures
+	metrics       *nodeMetrics
 	registry      *pods.Registry
 	latest        *plugins.Latest // of plugins
 	adopter       *adoption.Adopter
-	record        *grants.Checkpoint
+	checkpoint    *grants.Checkpoint
 	files         *plugins.Files
 	claims        *adoption.Files // files, as far as their resources are not another's
 	damper        *plugins.Damper // of plugins
@@ -81,11 +85,14 @@ type node struct {
 	health        *devicehealth.Tracker
 	taints        *devicehealth.Taints
 	refusals      *admission.Refusals
+	waiting       *admission.Waiting // and checkpoint
 	missing       *devicecheck.Checker
-	failover      *failover.Controller // nil where devices are not replaced
-	usage         *deviceUsage         // nil where it is off
-	registration  *nri.Registration    // nil where it is off
-	nri           *nriParts            // nil in ModeCRI
+	failover      *failover.Controller  // nil where devices are not replaced
+	usage         *deviceUsage          // nil where it is off
+	library       *sharelibrary.Library // nil for none
+	enforcement   *policing.Enforcement // nil where nothing holds containers to shares
+	registration  *nri.Registration     // nil where it is off
+	nri           *nriParts             // nil in ModeCRI
 
 	running sync.WaitGroup
 }
@@ -93,11 +100,11 @@ type node struct {
 // newNode makes the parts; start runs them. boot identifies the machine's present boot, see
 // grants.Options.
 func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.ClientConn) *node {
-	n := &node{options: options, upstream: upstream, registry: pods.NewRegistry(podWait), cdi: cdi.NewSupport(),
-		latest: plugins.NewLatest(options.NodeName), measures: newMeasures(),
+	n := &node{options: options, upstream: upstream, registry: pods.NewRegistry(podTimeout), cdi: cdi.NewSupport(),
+		latest: plugins.NewLatest(options.NodeName), metrics: newNodeMetrics(),
 		events: newAnnouncer(ctx, options.NodeName), images: images.NewCache(upstream),
 		variables: cdi.NewVariables(cmp.Or(options.cdiDir, cdi.SpecDir)), refusals: admission.NewRefusals()}
-	n.missing = newDeviceCheck(upstream, options.UpstreamEndpoint, missing{n.measures, n.events})
+	n.missing = newDeviceCheck(upstream, options.UpstreamEndpoint, missingReporter{n.metrics, n.events})
 	n.registry.Follow(n.latest)
 	if err := n.registry.Load(options.podsPath()); err != nil {
 		klog.FromContext(ctx).Error(err, "The node's pods are unknown until the API server has listed them")
@@ -106,7 +113,7 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 		Dir: options.devicePluginsDir(), RegistryDir: options.registryDir(), KubeletDir: options.KubeletDir,
 		StateFile:        options.devicesPath(),
 		KubeletResources: devicemanager.FromKubelet(options.kubeletPodResourcesPath(), kubeletstate.Path),
-		Metrics:          n.measures,
+		Metrics:          n.metrics,
 	})
 	if err := n.deviceManager.Load(); err != nil {
 		klog.FromContext(ctx).Error(err, "The devices of device plugins are unknown until the plugins register")
@@ -114,28 +121,29 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	n.adopter = adoption.NewAdopter(options.NodeName, kubeletstate.Dir, n.deviceManager, n.registry)
 	runtime := grants.CRI(upstream)
 	if options.Mode == ModeNRI {
-		n.nri = &nriParts{view: nrifront.NewView()}
+		n.nri = &nriParts{view: nrifrontend.NewView()}
 		runtime = n.nri.view.Runtime(runtime)
 	}
-	n.record = grants.New(grants.Options{
+	n.checkpoint = grants.New(grants.Options{
 		Path: options.grantsPath(), Boot: boot, Node: options.NodeName,
 		Runtime: runtime, Pods: n.registry, Inventory: n.latest, Origin: n.adopter,
-		Observer: findings{n.measures, n.events},
+		Observer: findingReporter{n.metrics, n.events},
 	})
-	n.measures.showGrants(n.record)
+	n.metrics.showGrants(n.checkpoint)
 	load := options.loadPlugins
 	if load == nil {
 		load = plugins.FromDirectory(options.PluginDir, options.AllowWritablePlugins)
 	}
-	n.files = plugins.NewFiles(options.NodeName, load, plugins.DefaultTiming(), n.measures)
-	kubelets := devicemanager.NewTransport(n.deviceManager, n.record.Responses())
+	n.files = plugins.NewFiles(options.NodeName, load, plugins.DefaultTiming(), n.metrics)
+	kubelets := devicemanager.NewTransport(n.deviceManager, n.checkpoint.Responses())
 	var err error
 	n.claims, err = adoption.NewFiles(adoption.FilesOptions{
 		Files: n.files, KubeletDir: kubeletstate.Dir, StateFile: options.filesPath(),
-		Kubelet: n.deviceManager, Grants: n.record, Events: n.events, Metrics: n.measures,
+		Kubelet: n.deviceManager, Grants: n.checkpoint, Events: n.events,
+		VirtualDevices: virtualDevices(options.VirtualDevices),
 	})
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Plugin files take over from the kubelet what it remembers")
+		klog.FromContext(ctx).Error(err, "Plugin files take over the resources that the kubelet remembers")
 	}
 	n.plugins = n.latest.Manager(options.NodeName, n.claims, kubelets)
 	if options.DeviceFirewall {
@@ -149,15 +157,19 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	n.taints = devicehealth.NewTaints(n.events)
 	counts := kubeletCounts{n.deviceManager, n.claims}
 	n.devices = &nodeDevices{n.plugins, counts, n.taints}
-	n.measures.registry.CustomMustRegister(newDeviceMetrics(n.devices, n.record, maxDeviceSeries))
+	shares := &nodeShares{pods: n.registry}
 	if options.DeviceUsageInterval > 0 {
-		n.usage = newDeviceUsage(n.plugins, n.record, runtime, options.DeviceUsageInterval)
-		n.measures.registry.CustomMustRegister(newUsageMetrics(n.usage.reader, n.devices, maxDeviceSeries))
+		n.usage = newDeviceUsage(n.plugins, n.checkpoint, runtime, options)
+		n.metrics.registry.CustomMustRegister(newUsageMetrics(n.usage.reader, n.devices, maxDeviceSeries))
 	}
+	n.library, n.enforcement = newEnforcement(n.plugins, n.usage, options)
+	shares.enforcement = n.enforcement
+	n.metrics.registry.CustomMustRegister(newDeviceMetrics(n.devices, n.checkpoint, shares, maxDeviceSeries))
 	n.damper = plugins.NewDamper(n.plugins)
-	n.health = devicehealth.NewTracker(n.damper, n.record, n.events)
+	n.waiting = admission.NewWaiting(n.checkpoint, n.registry)
+	n.health = devicehealth.NewTracker(n.damper, n.waiting, n.events)
 	advertising := advertise.Options{
-		Metrics: n.measures, Events: n.events, Names: n.registry,
+		Metrics: n.metrics, Events: n.events, Names: n.registry,
 		Pods: n.registry, Kubelet: counts, Health: n.health, Taints: n.taints,
 		VirtualDevices: virtualDevices(options.VirtualDevices),
 	}
@@ -166,27 +178,30 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 			Certificates: options.SealCertificates, TrustBundle: options.SealTrustBundle, Cache: options.sealsPath(),
 		})
 		n.agreement = seals.NewAgreement(options.SealMode, n.keys)
-		n.holders = holders.New(options.NodeName, n.keys, n.registry, n.record)
+		n.holders = holders.New(options.NodeName, n.keys, n.registry, n.checkpoint)
 	} else {
-		n.holders = holders.New(options.NodeName, nil, n.registry, n.record)
+		n.holders = holders.New(options.NodeName, nil, n.registry, n.checkpoint)
 	}
 	n.resources = podresources.New(podresources.Options{
 		Socket: options.podResourcesPath(), Kubelet: options.kubeletPodResourcesPath(),
-		Synced: []<-chan struct{}{n.record.Opened(), n.plugins.Synced()},
-		Grants: n.record, Claims: n.admission(), Pods: n.registry, Devices: n.devices,
+		Synced: []<-chan struct{}{n.checkpoint.Opened(), n.plugins.Synced()},
+		Grants: n.checkpoint, Claims: n.admission(), Pods: n.registry, Devices: n.devices,
 	})
 	n.adoption = adoption.New(adoption.Options{
-		KubeletDir: kubeletstate.Dir, Manager: n.deviceManager, Adopter: n.adopter, Grants: n.record,
+		KubeletDir: kubeletstate.Dir, Manager: n.deviceManager, Adopter: n.adopter, Grants: n.checkpoint,
 		Holders: n.holders, Files: n.claims,
 	})
 	advertising.Holders = n.holders
 	if n.usage != nil {
 		advertising.Usage = n.usage.publisher
 	}
+	if n.enforcement != nil {
+		advertising.Enforcement = n.enforcement
+	}
 	switch {
 	case n.nri != nil:
 		n.registration = nri.New(nri.Options{
-			Socket: options.NRISocket, Handler: n.newNRIFront(ctx), List: runtimeList{nrilist.New(upstream)},
+			Socket: options.NRISocket, Handler: n.newNRIFrontend(ctx), List: runtimeList{nrilist.New(upstream)},
 			Settings: validatorOf(options.UpstreamEndpoint),
 		})
 	case options.NRISocket != "":
@@ -199,21 +214,21 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 		advertising.Runtime = n.registration
 	}
 	if n.nri != nil {
-		n.measures.showRegistration(n.registration)
+		n.metrics.showRegistration(n.registration)
 	}
 	if n.keys != nil {
-		n.measures.showSeals(n.keys, n.holders, n.agreement)
+		n.metrics.showSeals(n.keys, n.holders, n.agreement)
 	}
 	if n.notReplaced() == "" {
 		n.failover = failover.New(failover.Options{
-			Checkpoint: n.record, Pods: n.registry, Runtime: failover.CRI(upstream, runtime),
-			Admission: n.admission(), Events: n.events, Metrics: n.measures,
+			Checkpoint: n.checkpoint, Pods: n.registry, Runtime: failover.CRI(upstream, runtime),
+			Admission: n.admission(), Events: n.events, Metrics: n.metrics,
 		})
 		advertising.Replacements = n.failover
 	}
 	n.advertiser = advertise.New(options.NodeName, n.damper, advertising)
 	if options.Kubeconfig != "" {
-		n.measures.showNode(n.advertiser)
+		n.metrics.showNode(n.advertiser)
 	}
 	return n
 }
@@ -243,7 +258,7 @@ func (n *node) trimAfterStart(ctx context.Context) {
 func (n *node) start(ctx context.Context, servePath string) {
 	n.running.Go(func() { n.serveMetrics(ctx, servePath) })
 	n.running.Go(func() {
-		n.files.RunWith(ctx, grants.Holdings{Checkpoint: n.record, Pods: n.registry, Published: n.advertiser})
+		n.files.RunWith(ctx, grants.Holdings{Checkpoint: n.checkpoint, Pods: n.registry, Published: n.advertiser})
 	})
 	n.running.Go(func() { n.plugins.Run(ctx) })
 	n.running.Go(func() { n.damper.Run(ctx) })
@@ -260,10 +275,13 @@ func (n *node) start(ctx context.Context, servePath string) {
 	if n.usage != nil {
 		n.running.Go(func() { n.usage.Run(ctx) })
 	}
+	if n.enforcement != nil {
+		n.running.Go(func() { n.enforcement.Run(ctx) })
+	}
 	if n.registration != nil {
 		n.running.Go(func() { n.register(ctx) })
 	}
-	n.running.Go(func() { n.record.KeepReconciled(ctx, reconcileRetry, reconcileInterval) })
+	n.running.Go(func() { n.checkpoint.KeepReconciled(ctx, reconcileRetry, reconcileInterval) })
 	n.running.Go(func() { n.registry.KeepSaved(ctx, n.options.podsPath()) })
 	if n.keys != nil {
 		n.running.Go(func() { n.keys.Run(ctx) })
@@ -286,31 +304,36 @@ func (n *node) start(ctx context.Context, servePath string) {
 		var using sync.WaitGroup
 		using.Go(func() { n.registry.Watch(ctx, client, n.options.NodeName) })
 		using.Go(func() { n.advertiser.Run(ctx, client) })
+		using.Go(func() { n.waiting.Run(ctx) })
 		using.Go(func() { n.health.Run(ctx) })
-		using.Go(func() { n.healthKeeper(client).Run(ctx) })
-		using.Go(func() { n.taintKeeper(client).Run(ctx) })
+		using.Go(func() { n.healthController(client).Run(ctx) })
+		using.Go(func() { n.taintController(client).Run(ctx) })
+		if n.usage != nil {
+			using.Go(func() { n.policing(client).Run(ctx) })
+		}
 		if n.failover != nil {
 			using.Go(func() { n.failover.Run(ctx) })
 		}
 		if n.keys != nil {
 			using.Go(func() { n.keys.WatchTrustBundle(ctx, client) })
 		}
-		using.Go(func() { n.events.warnOfDamage(ctx, n.record, n.options.grantsPath()) })
+		using.Go(func() { n.events.warnOfDamage(ctx, n.checkpoint, n.options.grantsPath()) })
 		using.Wait()
 	})
 }
 
-// findings counts containers whose annotations do not count, and puts a warning on their pods.
-type findings struct {
-	measures *measures
-	events   *announcer
+// findingReporter counts containers whose annotations do not count, and puts a warning on their
+// pods.
+type findingReporter struct {
+	metrics *nodeMetrics
+	events  *announcer
 }
 
-var _ grants.Observer = findings{}
+var _ grants.Observer = findingReporter{}
 
 // Found implements grants.Observer.
-func (f findings) Found(found grants.Finding) {
-	f.measures.findings.WithLabelValues(string(found.Reason)).Inc()
+func (f findingReporter) Found(found grants.Finding) {
+	f.metrics.findings.WithLabelValues(string(found.Reason)).Inc()
 	f.events.warnOfFinding(found)
 }
 
@@ -321,29 +344,40 @@ func (n *node) wait(ctx context.Context) {
 		n.nri.close()
 	}
 	n.events.close()
-	if err := n.record.Close(); err != nil {
+	if err := n.checkpoint.Close(); err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot close the checkpoint of granted devices")
 	}
 }
 
-// healthKeeper does what follows for pods when their devices fail.
-func (n *node) healthKeeper(client kubernetes.Interface) *devicehealth.Keeper {
-	return devicehealth.NewKeeper(devicehealth.Options{
-		Tracker: n.health, Grants: n.record, Pods: n.registry,
+// healthController does what follows for pods when their devices fail.
+func (n *node) healthController(client kubernetes.Interface) *devicehealth.Controller {
+	return devicehealth.NewController(devicehealth.Options{
+		Tracker: n.health, Grants: n.waiting, Pods: n.registry,
 		Default: devicehealth.Rule{
 			Policy: n.options.OnDeviceFailure, GracePeriod: n.options.DeviceFailureGracePeriod,
 		},
-		Replacer: n.record, NotReplaced: n.notReplaced(),
-		Events: n.events, Metrics: n.measures,
+		Replacer: n.checkpoint, NotReplaced: n.notReplaced(),
+		Events: n.events, Metrics: n.metrics,
 	}, client)
 }
 
-// taintKeeper evicts pods from devices that are tainted.
-func (n *node) taintKeeper(client kubernetes.Interface) *devicehealth.TaintKeeper {
-	return devicehealth.NewTaintKeeper(devicehealth.TaintOptions{
-		Taints: n.taints, Grants: n.record, Pods: n.registry,
-		Events: n.events, Metrics: n.measures,
+// taintController evicts pods from devices that are tainted.
+func (n *node) taintController(client kubernetes.Interface) *devicehealth.TaintController {
+	return devicehealth.NewTaintController(devicehealth.TaintOptions{
+		Taints: n.taints, Grants: n.checkpoint, Pods: n.registry,
+		Events: n.events, Metrics: n.metrics,
 	}, client)
+}
+
+// policing acts on containers that use more than their share.
+func (n *node) policing(client kubernetes.Interface) *policing.Controller {
+	return policing.New(policing.Options{
+		Usage: n.usage.reader, Interval: n.options.DeviceUsageInterval, Pods: n.registry,
+		Default: n.options.OnShareExceeded, GracePeriod: n.options.ShareExceededGracePeriod,
+		Ender:   nrifrontend.CRI(n.upstream),
+		Evictor: devicehealth.Evictor{Client: client, Events: n.events, Metrics: n.metrics},
+		Events:  n.events, Metrics: n.metrics, Clock: clock.RealClock{},
+	})
 }
 
 // notReplaced returns why this node gives containers that run no other devices, or nothing.
@@ -370,8 +404,11 @@ func notReplaced(mode Mode, seals seal.Mode) string {
 // followInventory keeps the registry's device resources up to date.
 func (n *node) followInventory(ctx context.Context) {
 	refused := ""
+	var contested map[types.ResourceName]error
 	for {
-		_, changed := n.plugins.Inventory()
+		now, changed := n.plugins.Inventory()
+		n.showContested(contested, now.Contested)
+		contested = now.Contested
 		n.registry.DeviceResources() // so that the registry has seen and saved the names
 		// The report of one plugin may be too large by itself.
 		if err := n.plugins.Check(); errors.Is(err, deviceinfo.ErrMalformed) && err.Error() != refused {
@@ -386,33 +423,50 @@ func (n *node) followInventory(ctx context.Context) {
 	}
 }
 
+// showContested shows which resources are contested now, and warns of those that were not before,
+// or for another reason.
+func (n *node) showContested(before, now map[types.ResourceName]error) {
+	names := slices.Sorted(maps.Keys(now))
+	n.metrics.ShowConflicts(names)
+	for _, name := range names {
+		if before[name] == nil || before[name].Error() != now[name].Error() {
+			n.events.WarnOfConflict(now[name])
+		}
+	}
+}
+
 // admission decides about the node's containers.
 func (n *node) admission() *admission.Admission {
 	a := &admission.Admission{
 		NodeName:  n.options.NodeName,
 		Pods:      n.registry,
 		Devices:   n.plugins,
-		Grants:    n.record,
-		Responses: n.record.Responses(),
+		Grants:    n.checkpoint,
+		Responses: n.checkpoint.Responses(),
 		HostFS:    inject.OS{},
 		CDI:       n.cdi,
 		Adopted:   n.adopter,
-		Files:     n.claims,
+		Holders:   n.claims,
+		Rivals:    n.deviceManager,
 		Firewall:  n.firewall,
 		Allowlist: n.options.allowlist,
 		Kubelet: kubeletstate.Files{
 			Checkpoint: kubeletstate.Path, ResourceClaims: filepath.Join(n.options.KubeletDir, kubeletstate.ClaimsName),
 		},
 		Images:    n.images,
-		Sandboxes: newSandboxes(n.upstream, n.cdi),
+		Sandboxes: newSandboxes(n.upstream),
 		Variables: n.variables,
 		Refusals:  n.refusals,
-		Runtimes:  firewall.NewRuntimes(n.options.DeviceFirewallVendors), Added: n.missing,
+		Waiting:   n.waiting,
+		Runtimes:  firewall.NewRuntimes(n.options.DeviceFirewallVendors), DeviceChecker: n.missing,
 		Events:  n.events,
-		Metrics: n.measures,
+		Metrics: n.metrics,
 	}
 	if n.agreement != nil {
 		a.Seals = n.agreement
+	}
+	if n.library != nil {
+		a.ShareLimits = n.library
 	}
 	return a
 }
@@ -420,7 +474,7 @@ func (n *node) admission() *admission.Admission {
 // alive are the checks without which kubecri must be restarted.
 func (n *node) alive(servePath string) []check {
 	if n.nri != nil {
-		return []check{{name: "nri-requests", run: func(context.Context) error { return n.nri.front.Check() }}}
+		return []check{{name: "nri-requests", run: func(context.Context) error { return n.nri.frontend.Check() }}}
 	}
 	return []check{socketAnswers(servePath)}
 }
@@ -428,7 +482,7 @@ func (n *node) alive(servePath string) []check {
 // ready are the checks without which some pod cannot be served.
 func (n *node) ready(servePath string) []check {
 	checks := append(n.alive(servePath), runtimeAnswers(n.upstream),
-		check{name: "grants", run: func(context.Context) error { return n.record.Check() }},
+		check{name: "grants", run: func(context.Context) error { return n.checkpoint.Check() }},
 		check{
 			name: "plugins", run: func(context.Context) error { return n.plugins.Check() }, note: n.plugins.Remarks,
 		},

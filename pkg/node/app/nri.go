@@ -9,35 +9,35 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/admission"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
-	"github.com/kubedevice/kubedevice/pkg/node/nrifront"
+	"github.com/kubedevice/kubedevice/pkg/node/nrifrontend"
 	"github.com/kubedevice/kubedevice/pkg/node/nrilist"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 )
 
 // nriParts are what a node has in ModeNRI alone.
 type nriParts struct {
-	view    *nrifront.View
-	devices *nrifront.Devices
-	front   *nrifront.Front
+	view     *nrifrontend.View
+	devices  *nrifrontend.Devices
+	frontend *nrifrontend.Frontend
 }
 
-// newNRIFront makes the front that takes the proxy's place.
-func (n *node) newNRIFront(ctx context.Context) *nrifront.Front {
+// newNRIFrontend makes the frontend that takes the proxy's place.
+func (n *node) newNRIFrontend(ctx context.Context) *nrifrontend.Frontend {
 	a := n.admission()
-	n.nri.devices = nrifront.NewDevices(ctx, a.Devices)
+	n.nri.devices = nrifrontend.NewDevices(ctx, a.Devices)
 	a.Devices = n.nri.devices
 	ahead := *a
-	a.Pods = nrifront.NewPods(a.Pods)
-	n.nri.front = nrifront.New(ctx, nrifront.Options{
-		Admission: nriAdmission{a, &ahead}, Devices: n.nri.devices, View: n.nri.view, Key: n.record,
-		Source: nrilist.New(n.upstream), Ender: nrifront.CRI(n.upstream),
+	a.Pods = nrifrontend.NewPods(a.Pods)
+	n.nri.frontend = nrifrontend.New(ctx, nrifrontend.Options{
+		Admission: nriAdmission{a, &ahead}, Devices: n.nri.devices, View: n.nri.view, Key: n.checkpoint,
+		Source: nrilist.New(n.upstream), Ender: nrifrontend.CRI(n.upstream),
 		Events: n.events,
 	})
-	return n.nri.front
+	return n.nri.frontend
 }
 
-// nriAdmission is an admission for the front, whose claims, for which nobody waits, may wait for a
-// pod as long as they want.
+// nriAdmission is an admission for the frontend, whose claims, for which no call waits, may wait
+// for a pod as long as they want.
 type nriAdmission struct {
 	*admission.Admission
 	ahead *admission.Admission
@@ -49,12 +49,12 @@ func (a nriAdmission) Claims(ctx context.Context, pod admission.Pod) ([]plugins.
 }
 
 func (p *nriParts) close() {
-	p.front.Close()
+	p.frontend.Close()
 	p.devices.Close()
 }
 
 // runtimeList is the list of containers of the runtime behind a connection.
-type runtimeList struct{ source nrifront.Source }
+type runtimeList struct{ source nrifrontend.Source }
 
 var _ nri.ListChecker = runtimeList{}
 
@@ -92,7 +92,7 @@ func validatorSettings(ctx context.Context, endpoint string) (nri.Settings, erro
 func (n *node) register(ctx context.Context) {
 	if n.nri != nil {
 		select {
-		case <-n.record.Opened():
+		case <-n.checkpoint.Opened():
 		case <-ctx.Done():
 			return
 		}

@@ -21,7 +21,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
-	"github.com/kubedevice/kubedevice/pkg/node/nrifront"
+	"github.com/kubedevice/kubedevice/pkg/node/nrifrontend"
 )
 
 // startNRI serves NRI at the path as containerd does, until the test ends.
@@ -104,7 +104,7 @@ func TestAContainerThatWasNotStartedYetIsEndedAsWell(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			err = nrifront.CRI(conn).EndContainer(t.Context(), "c")
+			err = nrifrontend.CRI(conn).EndContainer(t.Context(), "c")
 			if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
 				t.Errorf("got %v", err)
 			}

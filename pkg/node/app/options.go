@@ -21,6 +21,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/podresources"
+	"github.com/kubedevice/kubedevice/pkg/node/policing"
+	"github.com/kubedevice/kubedevice/pkg/node/sharelibrary"
 	"github.com/kubedevice/kubedevice/pkg/node/telemetry"
 	"github.com/kubedevice/kubedevice/pkg/node/usage"
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
@@ -77,6 +79,14 @@ type Options struct {
 	// DeviceUsageInterval is the time between two readings of how much of the devices containers
 	// use; 0 for none.
 	DeviceUsageInterval time.Duration
+	// OnShareExceeded is what happens to containers that use more than their share of a device's
+	// memory for longer than ShareExceededGracePeriod, where their pod says nothing.
+	OnShareExceeded          policing.Policy
+	ShareExceededGracePeriod time.Duration
+	// ContextMemory is how much memory of each process does not count against shares.
+	ContextMemory usage.ContextMemory
+	// ShareLibrary is the library that limits containers with shares, if it has a path.
+	ShareLibrary sharelibrary.Settings
 	// NodeName is the name of this node: --hostname-override or the host's name.
 	NodeName string
 
@@ -149,6 +159,8 @@ func NewOptions() *Options {
 
 		OnDeviceFailure: devicehealth.Ignore, DeviceFailureGracePeriod: time.Minute,
 		DeviceUsageInterval: usage.DefaultInterval,
+		OnShareExceeded:     policing.Ignore, ShareExceededGracePeriod: policing.DefaultGracePeriod,
+		ContextMemory: usage.DefaultContextMemory(),
 	}
 }
 
@@ -189,6 +201,15 @@ const graceFlag = "device-failure-grace-period"
 const (
 	usageFlag        = "device-usage-interval"
 	minUsageInterval = time.Second
+)
+
+// The flags of policing.
+const (
+	exceededFlag      = "on-share-exceeded"
+	exceededGraceFlag = "share-exceeded-grace-period"
+	contextFlag       = "context-memory"
+	libraryFlag       = "share-library"
+	locksFlag         = "share-library-locks"
 )
 
 // onOff is a flag.Value, on or off.
@@ -264,6 +285,21 @@ func (o *Options) addFlags(flags *pflag.FlagSet) {
 			"KubeDevice/DeviceFailureGracePeriod of pod and namespace say nothing")
 	flags.DurationVar(&o.DeviceUsageInterval, usageFlag, o.DeviceUsageInterval,
 		"how often to read how much of the devices containers use, for metrics and kubectl device; 0 reads nothing")
+	flags.Var(&o.OnShareExceeded, exceededFlag,
+		"what happens to a container that uses more than its share of a device's memory: Ignore writes an event, End "+
+			"ends it after the grace period, Evict evicts its pod; where the annotation KubeDevice/OnShareExceeded of "+
+			"the pod says nothing")
+	flags.DurationVar(&o.ShareExceededGracePeriod, exceededGraceFlag, o.ShareExceededGracePeriod,
+		"how long a container may use more than its share before anything happens")
+	flags.Var(&o.ContextMemory, contextFlag,
+		"how much memory the context of a process takes, which does not count against its container's share, by a "+
+			"part of the name of the device's model; * is for all others")
+	flags.StringVar(&o.ShareLibrary.Path, libraryFlag, o.ShareLibrary.Path,
+		"library, such as HAMi-core's libvgpu.so, that containers with shares of NVIDIA's GPUs get, with the "+
+			"variables that have their limits; empty for none")
+	flags.StringVar(&o.ShareLibrary.Locks, locksFlag, o.ShareLibrary.Locks,
+		"directory that containers with the library of --"+libraryFlag+" share and may write to, where it has its "+
+			"locks; empty for none")
 	flags.StringVar(&o.StateDir, "state-dir", o.StateDir,
 		"directory for what must outlive a restart: which pod holds which device; in it are the directories to mount "+
 			"into device plugins in place of the kubelet's (device-plugins, plugins_registry), and into exporters and "+
@@ -345,6 +381,9 @@ func (o *Options) validate() error {
 		return fmt.Errorf("--%s is %v; want 0s for no readings, or %v or more", usageFlag, o.DeviceUsageInterval,
 			minUsageInterval)
 	}
+	if err := o.validateShares(); err != nil {
+		return err
+	}
 	if o.StateDir == "" {
 		return errors.New("--state-dir is empty: it must name a directory that outlives a reboot")
 	}
@@ -352,6 +391,25 @@ func (o *Options) validate() error {
 		return fmt.Errorf(
 			"--state-dir is the kubelet's own directory: kubecri would replace %s, which it calls; choose another "+
 				"directory", path)
+	}
+	return nil
+}
+
+// validateShares validates what happens to containers that use more than their share.
+func (o *Options) validateShares() error {
+	if o.ShareExceededGracePeriod < 0 {
+		return fmt.Errorf("--%s is %v; want 0s or more", exceededGraceFlag, o.ShareExceededGracePeriod)
+	}
+	if o.OnShareExceeded != policing.Ignore && o.DeviceUsageInterval == 0 {
+		return fmt.Errorf("--%s is %s, and --%s is 0s: without readings no container is known to use more than its "+
+			"share; set an interval such as %v", exceededFlag, o.OnShareExceeded, usageFlag, usage.DefaultInterval)
+	}
+	if o.ShareLibrary.Path == "" {
+		return nil
+	}
+	o.ShareLibrary.AllowWritable = o.AllowWritablePlugins
+	if err := o.ShareLibrary.Check(); err != nil {
+		return fmt.Errorf("--%s: %w", libraryFlag, err)
 	}
 	return nil
 }

@@ -88,10 +88,10 @@ func pluginTestCommand() *cobra.Command {
 		Use:   "test FILE... | unix:///PATH/PLUGIN.SOCK",
 		Short: "Test whether plugins do what is expected of them",
 		Long: "Test a vendor's plugins, and print a line for each check: ok, FAILED with the reason and what to " +
-			"do, or not applicable. " + documents.URL + "plugin-checks.md explains the checks.\n\n" +
+			"do, or not applicable. " + documents.URL + "vendors/plugin-checks.md explains the checks.\n\n" +
 			"Give a device plugin, a scheduler plugin, or both halves of a pair; they are distinguished by what they " +
 			"export. The device plugin runs for real: run the test on a machine with the devices, as the user that " +
-			"kubecri runs as, and not beside a kubecri that uses the same devices. The files run in processes of " +
+			"kubecri runs as, and not next to a kubecri that uses the same devices. The files run in processes of " +
 			"their own, so one that panics, hangs or ends its process is reported.\n\n" +
 			"Or give the socket of a kubelet device plugin, which runs and which no kubelet uses: a plugin feeds one " +
 			"client at a time.\n\n" +
@@ -137,7 +137,7 @@ func pluginTestCommand() *cobra.Command {
 		"expect none of the plugin's devices on this machine: what needs one is not applicable")
 	flags.StringVar(&options.Break, "break", options.Break,
 		"a shell command that makes one of the devices unhealthy, for the check of health")
-	flags.StringVar(&options.Mend, "mend", options.Mend,
+	flags.StringVar(&options.Repair, "mend", options.Repair,
 		"a shell command that makes it healthy again, and succeeds for one that is healthy")
 	flags.StringArrayVar(&known, "known", known,
 		"CHECK=REASON: expect that the check fails, and report it as known; may be given several times")

@@ -65,7 +65,7 @@ func startKubelet(t *testing.T, path, pod string) {
 	})
 }
 
-func TestAgentsAreToldWhoHoldsTheDevicesOfPluginFilesAlsoAfterARestartWithoutTheAPIServer(t *testing.T) {
+func TestAgentsSeeHoldersOfPluginFilesAfterARestartWithoutTheAPIServer(t *testing.T) {
 	dir := shortDir(t)
 	train := podOf("train", true)
 	server, kubeconfig := startAPIServer(t, train)

@@ -29,7 +29,7 @@ func (n *node) proxy(lists *grpc.ClientConn) *criproxy.Proxy {
 		},
 		Unary:   criMethods(),
 		Lists:   &criproxy.Lists{Methods: criLists(), Upstream: lists},
-		Metrics: n.measures,
+		Metrics: n.metrics,
 	})
 }
 

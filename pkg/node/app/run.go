@@ -23,12 +23,13 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/telemetry"
 )
 
-// drainTime is how long calls in flight may take after SIGTERM. The kubelet reconnects and retries
-// those that are aborted.
-const drainTime = 10 * time.Second
+// drainTimeout is how long calls in flight may take after SIGTERM. The kubelet reconnects and
+// retries those that are aborted.
+const drainTimeout = 10 * time.Second
 
-// readyTime is how long a new kubecri prepares at most before it takes over from one that serves.
-const readyTime = 30 * time.Second
+// readyTimeout is how long a new kubecri prepares at most before it takes over from one that
+// serves.
+const readyTimeout = 30 * time.Second
 
 // Run is the life of kubecri: it serves until ctx is done, then drains and returns nil. options
 // must be complete.
@@ -76,7 +77,7 @@ func Run(ctx context.Context, options *Options) error {
 		klog.FromContext(ctx).Info("Serving the container runtime as an NRI plugin", logkey.Endpoint, options.NRISocket,
 			logkey.Node, options.NodeName)
 		<-ctx.Done()
-		n.nri.front.Drain()
+		n.nri.frontend.Drain()
 		return nil
 	}
 	lists, err := criproxy.DialLists(upstreamPath)
@@ -123,8 +124,8 @@ func (n *node) serve(ctx context.Context, path string, inherited net.Listener, l
 		return fmt.Errorf("serve %s: %w", path, err)
 	case <-serving.Done():
 	}
-	logger.Info("Draining", logkey.Limit, drainTime)
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	logger.Info("Draining", logkey.Limit, drainTimeout)
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
 	proxy.Shutdown(drain)
 	return <-served
@@ -132,13 +133,13 @@ func (n *node) serve(ctx context.Context, path string, inherited net.Listener, l
 
 // takeSocket listens on path. If a kubecri before this one serves it, it goes on to do so until the
 // device plugins of this one have reported: nobody should wait for them who need not. The
-// one before this notices and drains; the record of grants is its own until it has ended. If ctx is
-// done before that, takeSocket takes nothing and returns ctx's error.
+// one before this notices and drains; the checkpoint of grants is its own until it has ended. If
+// ctx is done before that, takeSocket takes nothing and returns ctx's error.
 func (n *node) takeSocket(ctx context.Context, path string) (*criproxy.Socket, error) {
 	if criproxy.Served(ctx, path) {
 		klog.FromContext(ctx).Info("Taking over from the kubecri that serves now, when the device plugins are ready",
-			logkey.Endpoint, path, logkey.Limit, readyTime)
-		ready, cancel := context.WithTimeout(ctx, readyTime)
+			logkey.Endpoint, path, logkey.Limit, readyTimeout)
+		ready, cancel := context.WithTimeout(ctx, readyTimeout)
 		defer cancel()
 		select {
 		case <-n.plugins.Synced():
@@ -171,7 +172,7 @@ func (n *node) serveMetrics(ctx context.Context, servePath string) {
 
 // handler answers on the metrics address. Without access, everybody may read everything.
 func (n *node) handler(servePath string, access *telemetry.Access) http.Handler {
-	metrics, mayKnow := n.measures.handler(), func(*http.Request) bool { return true }
+	metrics, mayKnow := n.metrics.handler(), func(*http.Request) bool { return true }
 	if access != nil {
 		metrics, mayKnow = access.Guard(metrics), access.Allows
 	}

@@ -73,6 +73,19 @@ func (r *runtime) CreateContainer(_ context.Context,
 	return &runtimeapi.CreateContainerResponse{ContainerId: "c1"}, nil
 }
 
+// imageService describes each image as one that sets nothing.
+type imageService struct {
+	runtimeapi.UnimplementedImageServiceServer
+}
+
+func (imageService) ImageStatus(_ context.Context,
+	request *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
+	return &runtimeapi.ImageStatusResponse{
+		Image: &runtimeapi.Image{Id: request.GetImage().GetImage()},
+		Info:  map[string]string{"info": `{"imageSpec":{"config":{}}}`},
+	}, nil
+}
+
 // startRuntime serves a runtime at path until the test ends.
 func startRuntime(t *testing.T, path string) *runtime {
 	t.Helper()
@@ -90,6 +103,7 @@ func serveRuntime(t *testing.T, path string, r runtimeapi.RuntimeServiceServer) 
 	}
 	server := grpc.NewServer()
 	runtimeapi.RegisterRuntimeServiceServer(server, r)
+	runtimeapi.RegisterImageServiceServer(server, imageService{})
 	served := make(chan struct{})
 	go func() {
 		defer close(served)

@@ -5,68 +5,64 @@ package app
 
 import (
 	"context"
+	"maps"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/kubedevice/kubedevice/pkg/node/cdi"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 )
 
-// annotatedSandboxes is a runtime of that name whose sandboxes all have one annotation.
-type annotatedSandboxes struct {
+// countingRuntime has sandboxes with these annotations, and counts for how many it describes.
+type countingRuntime struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
-	name, version string
+	annotations map[string]string
+	described   atomic.Int32
 }
 
-func (r annotatedSandboxes) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	return &runtimeapi.VersionResponse{RuntimeName: r.name, RuntimeVersion: r.version}, nil
-}
-
-func (r annotatedSandboxes) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
-	return &runtimeapi.StatusResponse{Info: map[string]string{"config": "{}"}}, nil
-}
-
-func (r annotatedSandboxes) PodSandboxStatus(context.Context,
+func (r *countingRuntime) PodSandboxStatus(context.Context,
 	*runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
-	return &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{
-		Annotations: map[string]string{"cdi.k8s.io/x": "nvidia.com/gpu=all"},
-	}}, nil
+	r.described.Add(1)
+	return &runtimeapi.PodSandboxStatusResponse{
+		Status: &runtimeapi.PodSandboxStatus{Annotations: r.annotations},
+	}, nil
 }
 
-func TestTheSandboxIsReadUnlessTheRuntimeIsKnownToReadTheRequestAlone(t *testing.T) {
+// NRI plugins of containerd's get the annotations of the sandbox, too: NVIDIA's gives devices by
+// them (cmd/nvidia-ctk-installer/container/runtime/nri).
+func TestASandboxIsReadOnceUnlessItsAnnotationsRequestDevices(t *testing.T) {
 	for name, test := range map[string]struct {
-		runtime annotatedSandboxes
-		known   bool
-		want    int
+		annotations map[string]string
+		want        map[string]string
+		described   int32 // for two containers
 	}{
-		"CRI-O":                   {annotatedSandboxes{name: "cri-o", version: "1.34.0"}, true, 1},
-		"containerd":              {annotatedSandboxes{name: "containerd", version: "2.2.0"}, true, 0},
-		"another runtime":         {annotatedSandboxes{name: "other", version: "1.0.0"}, true, 1},
-		"a runtime not yet known": {annotatedSandboxes{name: "containerd", version: "2.2.0"}, false, 1},
+		"by CDI": {map[string]string{"cdi.k8s.io/x": "v/c=1"}, map[string]string{"cdi.k8s.io/x": "v/c=1"}, 2},
+		"by a file": {
+			map[string]string{"devices.crio.io": "/dev/x"}, map[string]string{"devices.crio.io": "/dev/x"}, 2,
+		},
+		"by nothing":   {map[string]string{"note": "v/c=1"}, nil, 1},
+		"by one of it": {map[string]string{"note": "", "v.cdi.k8s.io": "1"}, map[string]string{"v.cdi.k8s.io": "1"}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "cri.sock")
-			serveRuntime(t, path, test.runtime)
+			runtime := &countingRuntime{annotations: test.annotations}
+			serveRuntime(t, path, runtime)
 			conn, err := criproxy.Dial(path)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			support := cdi.NewSupport()
-			if test.known {
-				go support.Watch(ctx, conn)
-				for support.Runtime() == "" && ctx.Err() == nil {
-					time.Sleep(time.Millisecond)
+			all := newSandboxes(conn)
+			for range 2 {
+				got, err := all.Annotations(t.Context(), "s")
+				if err != nil || !maps.Equal(got, test.want) {
+					t.Errorf("%v, %v; want %v", got, err, test.want)
 				}
 			}
-			got, err := newSandboxes(conn, support).Annotations(ctx, "s")
-			if err != nil || len(got) != test.want {
-				t.Errorf("%v, %v; want %d", got, err, test.want)
+			if described := runtime.described.Load(); described != test.described {
+				t.Errorf("the runtime describes the sandbox %d times, want %d", described, test.described)
 			}
 		})
 	}

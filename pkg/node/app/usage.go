@@ -7,7 +7,6 @@ import (
 	"context"
 	"os"
 	"sync"
-	"time"
 
 	"k8s.io/utils/clock"
 
@@ -25,11 +24,11 @@ type deviceUsage struct {
 // newDeviceUsage returns what reads the use of the node's devices at an interval. kubecri is in the
 // host's PID namespace, so its /proc has the processes that drivers report.
 func newDeviceUsage(
-	manager *plugins.Manager, record *grants.Checkpoint, runtime grants.Runtime, interval time.Duration,
+	manager *plugins.Manager, checkpoint *grants.Checkpoint, runtime grants.Runtime, options *Options,
 ) *deviceUsage {
 	reader := usage.New(usage.Options{
-		Plugins: manager, Grants: record, Runtime: runtime, Proc: os.DirFS("/proc"), Clock: clock.RealClock{},
-		Interval: interval,
+		Plugins: manager, Grants: checkpoint, Runtime: runtime, Proc: os.DirFS("/proc"), Clock: clock.RealClock{},
+		Interval: options.DeviceUsageInterval, Contexts: options.ContextMemory,
 	})
 	return &deviceUsage{reader, usage.NewPublisher(reader)}
 }

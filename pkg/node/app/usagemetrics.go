@@ -20,6 +20,7 @@ type usageMetrics struct {
 	metrics.BaseStableCollector
 	read, total, used, busy, unowned             *metrics.Desc
 	containerUsed, containerShare, containerBusy *metrics.Desc
+	containerContexts                            *metrics.Desc
 
 	usage   usageSource
 	devices podresources.Source
@@ -38,7 +39,8 @@ func newUsageMetrics(usage usageSource, devices podresources.Source, limit int) 
 	}
 	container := []string{"resource", "device", "namespace", "pod", "container"}
 	return &usageMetrics{
-		read: desc("device_usage_timestamp_seconds", "When the use of devices was last read, in seconds since 1970."),
+		read: desc("device_usage_timestamp_seconds",
+			"Time of the last reading of devices' use, in seconds since 1970."),
 		total: desc("device_memory_total_bytes", "Memory of each device that all programs together can use.",
 			"resource", "device"),
 		used: desc("device_memory_used_bytes", "Memory of each device that is used, by all programs together.",
@@ -52,6 +54,9 @@ func newUsageMetrics(usage usageSource, devices podresources.Source, limit int) 
 		containerShare: desc("device_container_memory_share_bytes",
 			"Memory of each device that each container was allocated; 0 for one that uses it and does not hold it.",
 			container...),
+		containerContexts: desc("device_container_memory_contexts_bytes",
+			"Part of the memory that each container uses that counts as the contexts of its processes, not against "+
+				"its share.", container...),
 		containerBusy: desc("device_container_utilization_ratio",
 			"Part of the time for which each container kept each device busy, as far as the driver samples it.",
 			container...),
@@ -63,6 +68,7 @@ func newUsageMetrics(usage usageSource, devices podresources.Source, limit int) 
 func (c *usageMetrics) DescribeWithStability(descs chan<- *metrics.Desc) {
 	for _, desc := range []*metrics.Desc{
 		c.read, c.total, c.used, c.busy, c.unowned, c.containerUsed, c.containerShare, c.containerBusy,
+		c.containerContexts,
 	} {
 		descs <- desc
 	}
@@ -87,19 +93,22 @@ func (c *usageMetrics) CollectWithStability(values chan<- metrics.Metric) {
 	type label struct{ resource, device string }
 	shown := map[label]bool{}
 	for _, d := range latest.Devices {
-		for _, named := range devices.Of(slices.Values([]types.ResourceName{d.Resource})) {
-			of := label{named.Resource, named.ID}
-			if shown[of] || len(shown) == c.limit {
+		for _, named := range devices.ForResources(slices.Values([]types.ResourceName{d.Resource})) {
+			key := label{named.Resource, named.ID}
+			if shown[key] || len(shown) == c.limit {
 				continue // two devices of one name, or too many
 			}
-			shown[of] = true
-			reading(c.total, d.MemoryTotal, 1, of.resource, of.device)
-			reading(c.used, d.MemoryUsed, 1, of.resource, of.device)
-			reading(c.busy, d.Utilization, 100, of.resource, of.device)
-			reading(c.unowned, d.Unowned.Memory, 1, of.resource, of.device)
+			shown[key] = true
+			reading(c.total, d.MemoryTotal, 1, key.resource, key.device)
+			reading(c.used, d.MemoryUsed, 1, key.resource, key.device)
+			reading(c.busy, d.Utilization, 100, key.resource, key.device)
+			reading(c.unowned, d.Unowned.Memory, 1, key.resource, key.device)
 			for _, container := range byName(d.Containers) {
-				labels := []string{of.resource, of.device, container.Namespace, container.Pod, container.Name}
+				labels := []string{key.resource, key.device, container.Namespace, container.Pod, container.Name}
 				reading(c.containerUsed, container.Memory, 1, labels...)
+				if _, known := container.Memory.Value(); known {
+					gauge(c.containerContexts, float64(container.Contexts), labels...)
+				}
 				reading(c.containerShare, container.Share, 1, labels...)
 				reading(c.containerBusy, container.Utilization, 100, labels...)
 			}

@@ -27,10 +27,14 @@ func (d fixedDevices) Devices() podresources.Devices { return d.devices }
 // oneReading is of two devices: of the second, nothing is known.
 func oneReading() *fixedUsage {
 	container := func(pod, id string, memory, share, percent device.Reading) usage.Container {
-		return usage.Container{
+		of := usage.Container{
 			Identity: usage.Identity{PodUID: "uid-" + pod, Namespace: "team", Pod: pod, Name: "main", ID: id},
 			Share:    share, Consumption: usage.Consumption{Processes: 1, Memory: memory, Utilization: percent},
 		}
+		if used, _ := memory.Value(); used > 0 {
+			of.Contexts = 3
+		}
+		return of
 	}
 	unknown := device.Reading{}
 	return &fixedUsage{Time: time.UnixMilli(1500), Reports: true, Devices: []usage.Device{
@@ -47,8 +51,13 @@ func oneReading() *fixedUsage {
 	}}
 }
 
-func TestWhatIsKnownOfUsageHasSeries(t *testing.T) {
+func TestKnownUsageHasSeries(t *testing.T) {
 	const help = `
+# HELP kubecri_device_container_memory_contexts_bytes [ALPHA] Part of the memory that each container uses that ` +
+		`counts as the contexts of its processes, not against its share.
+# TYPE kubecri_device_container_memory_contexts_bytes gauge
+kubecri_device_container_memory_contexts_bytes{idle} 0
+kubecri_device_container_memory_contexts_bytes{train} 6
 # HELP kubecri_device_container_memory_share_bytes [ALPHA] Memory of each device that each container was allocated; ` +
 		`0 for one that uses it and does not hold it.
 # TYPE kubecri_device_container_memory_share_bytes gauge
@@ -72,7 +81,7 @@ kubecri_device_memory_unowned_bytes{device="GPU-0",resource="example.com/gpu"} 7
 # HELP kubecri_device_memory_used_bytes [ALPHA] Memory of each device that is used, by all programs together.
 # TYPE kubecri_device_memory_used_bytes gauge
 kubecri_device_memory_used_bytes{device="GPU-0",resource="example.com/gpu"} 60
-# HELP kubecri_device_usage_timestamp_seconds [ALPHA] When the use of devices was last read, in seconds since 1970.
+# HELP kubecri_device_usage_timestamp_seconds [ALPHA] Time of the last reading of devices' use, in seconds since 1970.
 # TYPE kubecri_device_usage_timestamp_seconds gauge
 kubecri_device_usage_timestamp_seconds 1.5
 # HELP kubecri_device_utilization_ratio [ALPHA] Part of the time for which each device was busy, from 0 to 1.

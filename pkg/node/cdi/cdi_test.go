@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestWhichRuntimesHonourCDIDevices(t *testing.T) {
+func TestRuntimesThatHonourCDIDevicesAreRecognized(t *testing.T) {
 	for name, test := range map[string]struct {
 		runtime, version, config string
 		says                     string // "" if they are honoured

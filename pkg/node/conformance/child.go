@@ -65,7 +65,7 @@ func (s setup) serve(questions *json.Decoder, replies *json.Encoder) error {
 			plugin.placed = q.Placed
 			o, err := answerWith(append(deviceChecks(), pairChecks()...), plugin, q)
 			if q.Check == inventoryCheck && o.Status == OK {
-				o.Node = asNode(plugin.last)
+				o.Node = newNode(plugin.last)
 			}
 			return o, err
 		}

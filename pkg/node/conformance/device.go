@@ -50,8 +50,8 @@ func newCaller(kind string, concurrent bool) *plugincall.Caller {
 	}, "", concurrent)
 }
 
-// contained makes a call. The error names the method and what came of it.
-func contained[T any](
+// callPlugin makes a call. The error names the method and what came of it.
+func callPlugin[T any](
 	caller *plugincall.Caller, method string, limit time.Duration, do func() (T, error),
 ) (answer T, err error) {
 	var own error    // what the plugin returned: an answer
@@ -97,7 +97,7 @@ func (d *devicePlugin) start() error {
 	if d.started {
 		return nil
 	}
-	_, err := contained(d.caller, "Start", d.options.Limits.Start,
+	_, err := callPlugin(d.caller, "Start", d.options.Limits.Start,
 		func() (struct{}, error) { return struct{}{}, d.plugin.Start() })
 	d.started = err == nil
 	return err
@@ -108,7 +108,7 @@ func (d *devicePlugin) update(info *types.NodeInfo) error {
 	if err := d.start(); err != nil {
 		return err
 	}
-	_, err := contained(d.caller, "UpdateNodeInfo", d.options.Limits.Update,
+	_, err := callPlugin(d.caller, "UpdateNodeInfo", d.options.Limits.Update,
 		func() (struct{}, error) { return struct{}{}, d.plugin.UpdateNodeInfo(info) })
 	return err
 }
@@ -136,7 +136,7 @@ func (d *devicePlugin) allocate(pod *types.PodInfo, container *types.ContainerIn
 	if _, rich := d.plugin.(device.Allocator); rich {
 		method = "AllocateContainer"
 	}
-	return contained(d.caller, method, d.options.Limits.Allocate,
+	return callPlugin(d.caller, method, d.options.Limits.Allocate,
 		func() (device.Allocation, error) { return plugins.Allocate(d.plugin, pod, container) })
 }
 

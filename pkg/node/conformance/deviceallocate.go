@@ -89,9 +89,9 @@ func (d *devicePlugin) checkAll() error {
 	if err != nil {
 		return fmt.Errorf("for all %d devices, %w", len(list), err)
 	}
-	given := map[string]bool{}
+	allocated := map[string]bool{}
 	for _, node := range all.Devices {
-		given[node.HostPath] = true
+		allocated[node.HostPath] = true
 	}
 	for _, one := range list {
 		alone, err := d.allocateDevices(one)
@@ -99,7 +99,7 @@ func (d *devicePlugin) checkAll() error {
 			return err
 		}
 		for _, node := range alone.Devices {
-			if !given[node.HostPath] {
+			if !allocated[node.HostPath] {
 				return fmt.Errorf("%s of %s is missing when a container has all %d devices", node.HostPath, one.path,
 					len(list))
 			}

@@ -151,7 +151,7 @@ func deviceChecks() []check[*devicePlugin] {
 		{
 			name:  "allocate-valid",
 			about: "What containers get can be given: paths exist and are absolute, names are valid.",
-			fix:   "see \"What is checked\" in " + documents.URL + "plugins.md",
+			fix:   "see \"What is checked\" in " + documents.URL + "vendors/plugins.md",
 			needs: []string{allocateEachCheck},
 			run:   (*devicePlugin).checkValid,
 		},
@@ -212,9 +212,9 @@ func checkName(get func() string) error {
 
 // checkAbilities looks for methods that only a mistake can explain.
 func checkAbilities(plugin any, interfaces ...reflect.Type) error {
-	of := reflect.TypeOf(plugin)
+	pluginType := reflect.TypeOf(plugin)
 	for _, ability := range interfaces {
-		if of.Implements(ability) {
+		if pluginType.Implements(ability) {
 			continue
 		}
 		for i := range ability.NumMethod() {

@@ -92,8 +92,8 @@ func checkUnique(list types.ResourceList) error {
 	return nil
 }
 
-// others are what another plugin has put into a NodeInfo.
-func others(info *types.NodeInfo) {
+// addForeign are what another plugin has put into a NodeInfo.
+func addForeign(info *types.NodeInfo) {
 	name := slices.Collect(maps.Keys(foreign.resources))[0]
 	info.Capacity[name], info.Allocatable[name] = 1, 1
 	info.KubeCap["another.example/device"], info.KubeAlloc["another.example/device"] = 1, 1
@@ -106,11 +106,11 @@ func (d *devicePlugin) checkAdds() error {
 		return err
 	}
 	both := types.NewNodeInfoWithName(nodeName)
-	others(both)
+	addForeign(both)
 	if err := d.update(both); err != nil {
 		return err
 	}
-	others(alone)
+	addForeign(alone)
 	return sameInventory(alone, both)
 }
 
@@ -136,12 +136,14 @@ func (d *devicePlugin) checkInventoryOwn() error {
 	if err != nil {
 		return err
 	}
-	given := types.NewNodeInfoWithName(nodeName)
-	if err := d.update(given); err != nil {
+	allocated := types.NewNodeInfoWithName(nodeName)
+	if err := d.update(allocated); err != nil {
 		return err
 	}
 	const mark types.ResourceName = "resource/group/another-vendors-device/mark/units"
-	for _, list := range []types.ResourceList{given.Capacity, given.Allocatable, given.KubeCap, given.KubeAlloc} {
+	for _, list := range []types.ResourceList{
+		allocated.Capacity, allocated.Allocatable, allocated.KubeCap, allocated.KubeAlloc,
+	} {
 		clear(list)
 		list[mark] = 1
 	}
@@ -152,7 +154,7 @@ func (d *devicePlugin) checkInventoryOwn() error {
 	if err := sameInventory(first, again); err != nil {
 		return fmt.Errorf("after the host changed the NodeInfo of the call before, %w", err)
 	}
-	if len(given.Capacity)+len(given.Allocatable) != 2 {
+	if len(allocated.Capacity)+len(allocated.Allocatable) != 2 {
 		return errors.New("a call changed the NodeInfo of the call before")
 	}
 	return nil

@@ -21,27 +21,27 @@ import (
 // device may still be broken.
 func Files(ctx context.Context, files []string, options Options) (*Report, error) {
 	run := &run{ctx: ctx, options: options, report: &Report{}, passed: needs{}}
-	of := map[string]string{} // file by entry point
+	fileOf := map[string]string{} // file by entry point
 	for _, file := range files {
 		symbols, err := pluginload.Entries(file)
 		if err != nil {
-			run.refused(file, kindUnknown, err)
+			run.reportRefused(file, kindUnknown, err)
 			continue
 		}
 		for _, symbol := range symbols {
-			if other, taken := of[symbol]; taken {
+			if other, taken := fileOf[symbol]; taken {
 				return nil, fmt.Errorf("%q and %q both export %s: test one pair of plugins at a time", other,
 					file, symbol)
 			}
-			of[symbol] = file
+			fileOf[symbol] = file
 		}
 	}
 	var devices *session
-	if file, ok := of[device.CreateSymbol]; ok {
+	if file, ok := fileOf[device.CreateSymbol]; ok {
 		devices = run.session(file, device.CreateSymbol)
 		all(run, devices, kindDevice, deviceChecks())
 	}
-	if file, ok := of[devicescheduler.CreateSymbol]; ok {
+	if file, ok := fileOf[devicescheduler.CreateSymbol]; ok {
 		all(run, run.session(file, devicescheduler.CreateSymbol), kindScheduler, schedulerChecks())
 		if devices != nil {
 			all(run, devices, kindPair, pairChecks())
@@ -71,8 +71,8 @@ const (
 	aboutLoads = "The hosts open the file, and find an entry point of the right type and version."
 )
 
-// refused reports a file that cannot be opened.
-func (r *run) refused(file, kind string, err error) {
+// reportRefused reports a file that cannot be opened.
+func (r *run) reportRefused(file, kind string, err error) {
 	why := pluginload.Explain(err)
 	result := Result{
 		Plugin: file, Kind: kind, Check: loads, About: aboutLoads, Status: Failed, Reason: why.Cause, Fix: why.Next,
@@ -91,7 +91,7 @@ func all[T any](r *run, s *session, kind string, checks []check[T]) {
 	defer s.end()
 	if kind != kindPair {
 		if err := pluginload.Try(r.ctx, s.setup.File, s.setup.Symbol); err != nil {
-			r.refused(s.file, kind, err)
+			r.reportRefused(s.file, kind, err)
 		} else {
 			r.passed.note(kind+"/"+loads, OK, nil)
 			r.report.Results = append(r.report.Results,
@@ -155,7 +155,7 @@ func (r *run) one(s *session, name string, first []string) outcome {
 
 // repair repairs the device that a check has broken whose process has ended.
 func (r *run) repair(o outcome) outcome {
-	if r.options.Break == "" || r.options.Mend == "" {
+	if r.options.Break == "" || r.options.Repair == "" {
 		return o
 	}
 	if r.unrepaired = r.options.repair(); r.unrepaired != nil {
@@ -192,7 +192,7 @@ func (s *session) query(ctx context.Context, q question) outcome {
 		}
 		s.child, s.stop = child, cancel
 	}
-	limit := s.setup.Options.Limits.whole()
+	limit := s.setup.Options.Limits.total()
 	timer := time.AfterFunc(limit, s.child.Quit)
 	var o outcome
 	s.child.Requests.Encode(q) //nolint:errcheck // without a request no reply comes
@@ -202,7 +202,7 @@ func (s *session) query(ctx context.Context, q question) outcome {
 	}
 	inTime := timer.Stop()
 	ended := s.child.Wait()
-	said := s.child.Said()
+	said := s.child.Output()
 	s.stop()
 	s.child = nil
 	switch {

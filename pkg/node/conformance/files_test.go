@@ -178,7 +178,7 @@ func TestEachFaultFailsOneCheck(t *testing.T) {
 			t.Setenv("GEARS_BROKEN", broken)
 			t.Setenv("GEARS_STARTS", filepath.Join(dir, "starts"))
 			options := patient()
-			options.Break, options.Mend = fmt.Sprintf("printf g1 >%s", broken), fmt.Sprintf("rm %s", broken)
+			options.Break, options.Repair = fmt.Sprintf("printf g1 >%s", broken), fmt.Sprintf("rm %s", broken)
 			report, err := Files(t.Context(), []string{file}, options)
 			if err != nil {
 				t.Fatal(err)
@@ -215,7 +215,7 @@ func TestADeviceThatCannotBeRepairedIsReported(t *testing.T) {
 	t.Setenv("FAULT", "it calls os.Exit when a device is broken")
 	t.Setenv("GEARS_BROKEN", broken)
 	options := patient()
-	options.Break, options.Mend = "printf g1 >"+broken, "echo stuck; false"
+	options.Break, options.Repair = "printf g1 >"+broken, "echo stuck; false"
 	report, err := Files(t.Context(), []string{file}, options)
 	if err != nil {
 		t.Fatal(err)
@@ -247,7 +247,7 @@ func TestADeviceIsRepairedWhenTheTestIsInterrupted(t *testing.T) {
 			t.Setenv("GEARS_BROKEN", broken)
 			options := patient()
 			options.Limits.Health = time.Minute
-			options.Break, options.Mend = fmt.Sprintf("printf g1 >%s; : >%s", broken, said), test.repair
+			options.Break, options.Repair = fmt.Sprintf("printf g1 >%s; : >%s", broken, said), test.repair
 			ctx, cancel := context.WithCancel(t.Context())
 			var waiting sync.WaitGroup
 			waiting.Go(func() {

@@ -50,7 +50,7 @@ func (l Limits) shell(command string) error {
 
 // repair runs the command that repairs a device.
 func (o Options) repair() error {
-	if err := o.Limits.shell(o.Mend); err != nil {
+	if err := o.Limits.shell(o.Repair); err != nil {
 		return fmt.Errorf("a device may still be broken, as --mend failed: %w", err)
 	}
 	return nil
@@ -72,7 +72,7 @@ func await(limit time.Duration, reached func() (bool, error)) (bool, error) {
 const healthUntested = "it takes commands that break a device and repair it: --break and --mend"
 
 func (d *devicePlugin) checkHealth() error {
-	if d.options.Break == "" || d.options.Mend == "" {
+	if d.options.Break == "" || d.options.Repair == "" {
 		return notApplicable(healthUntested)
 	}
 	whole, err := d.inventory()
@@ -155,7 +155,7 @@ func (d *devicePlugin) checkReasons() error {
 	if err := d.checkReport(reporter, whole); err != nil {
 		return err
 	}
-	if d.options.Break == "" || d.options.Mend == "" {
+	if d.options.Break == "" || d.options.Repair == "" {
 		return nil
 	}
 	_, err = d.whileBroken(whole, func(broken *types.NodeInfo) error {
@@ -169,7 +169,7 @@ func (d *devicePlugin) checkReasons() error {
 
 // checkReport checks what the plugin says of the devices that it has just reported.
 func (d *devicePlugin) checkReport(reporter device.HealthReporter, info *types.NodeInfo) error {
-	list, err := contained(d.caller, "DeviceHealth", d.options.Limits.Update, reporter.DeviceHealth)
+	list, err := callPlugin(d.caller, "DeviceHealth", d.options.Limits.Update, reporter.DeviceHealth)
 	if err != nil {
 		return err
 	}

@@ -15,13 +15,13 @@ type Kind struct {
 type Check struct {
 	// Name is unique for the kind.
 	Name string
-	// About is what holds for a plugin that passes, Fix what to do about one that does not.
-	About, Fix string
+	// About is what holds for a plugin that passes.
+	About string
 }
 
 // Kinds returns all that is checked.
 func Kinds() []Kind {
-	loading := Check{Name: loads, About: aboutLoads, Fix: "see the output of `kubecri plugin check`"}
+	loading := Check{Name: loads, About: aboutLoads}
 	return []Kind{
 		{kindDevice, append([]Check{loading}, describe(deviceChecks())...)},
 		{kindScheduler, append([]Check{loading}, describe(schedulerChecks())...)},
@@ -32,7 +32,7 @@ func Kinds() []Kind {
 
 func describe[T any](checks []check[T]) (list []Check) {
 	for _, c := range checks {
-		list = append(list, Check{Name: c.name, About: c.about, Fix: c.fix})
+		list = append(list, Check{Name: c.name, About: c.about})
 	}
 	return list
 }

@@ -11,7 +11,7 @@ type node struct {
 	KubeCap, KubeAlloc types.ResourceList
 }
 
-func asNode(info *types.NodeInfo) *node {
+func newNode(info *types.NodeInfo) *node {
 	return &node{Info: info, KubeCap: info.KubeCap, KubeAlloc: info.KubeAlloc}
 }
 

@@ -16,7 +16,7 @@ type Options struct {
 	NoDevices bool
 	// Break is a shell command that makes a device unhealthy, and Mend one that makes it healthy
 	// again, also if all are. Without them, health is not tested.
-	Break, Mend string
+	Break, Repair string
 	// Restart is a shell command that restarts a kubelet device plugin.
 	Restart string
 	// Limits are how long calls may take.
@@ -49,8 +49,8 @@ func DefaultLimits() Limits {
 	}
 }
 
-// whole is how long one check may take, which makes many calls.
-func (l Limits) whole() time.Duration { return l.Check + l.Start + 2*(l.Health+l.Command) }
+// total is how long one check may take, which makes many calls.
+func (l Limits) total() time.Duration { return l.Check + l.Start + 2*(l.Health+l.Command) }
 
 // The kinds of plugins in a report.
 const (

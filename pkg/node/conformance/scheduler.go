@@ -83,7 +83,7 @@ func declaredNode(plugin devicescheduler.DeviceScheduler) *types.NodeInfo {
 
 // call makes a call of the plugin that has no result.
 func (h *schedulerPlugin) call(method string, do func() error) error {
-	_, err := contained(h.caller, method, h.options.Limits.Schedule, func() (struct{}, error) {
+	_, err := callPlugin(h.caller, method, h.options.Limits.Schedule, func() (struct{}, error) {
 		return struct{}{}, do()
 	})
 	return err
@@ -91,14 +91,14 @@ func (h *schedulerPlugin) call(method string, do func() error) error {
 
 // add reports a node and returns it as the plugin leaves it. The host keeps Allocatable alone.
 func (h *schedulerPlugin) add(published *types.NodeInfo) (*types.NodeInfo, error) {
-	given, left := published.Clone(), published.Clone()
-	err := h.call("AddNode", func() error { h.plugin.AddNode(given.Name, given); return nil })
-	left.Allocatable = maps.Clone(given.Allocatable)
+	allocated, left := published.Clone(), published.Clone()
+	err := h.call("AddNode", func() error { h.plugin.AddNode(allocated.Name, allocated); return nil })
+	left.Allocatable = maps.Clone(allocated.Allocatable)
 	return left, err
 }
 
-// added reports the node of the test, for as long as do runs.
-func (h *schedulerPlugin) added(do func(node *types.NodeInfo) error) error {
+// withNode reports the node of the test, for as long as do runs.
+func (h *schedulerPlugin) withNode(do func(node *types.NodeInfo) error) error {
 	if h.node == nil {
 		return notApplicable("no node is known: give the device plugin that belongs to it, too, " +
 			"or have it implement DeviceCounter")
@@ -122,9 +122,9 @@ type answer struct {
 // fits calls PodFitsDevice.
 func (h *schedulerPlugin) fits(node *types.NodeInfo, pod *types.PodInfo) (answer, error) {
 	a := answer{pod: pod.Clone()}
-	given := node.Clone()
+	allocated := node.Clone()
 	err := h.call("PodFitsDevice", func() error {
-		a.fits, a.reasons, a.score = h.answering.PodFitsDevice(given, a.pod, false)
+		a.fits, a.reasons, a.score = h.answering.PodFitsDevice(allocated, a.pod, false)
 		return nil
 	})
 	return a, err
@@ -132,25 +132,25 @@ func (h *schedulerPlugin) fits(node *types.NodeInfo, pod *types.PodInfo) (answer
 
 // allocate calls PodAllocate and returns the pod as the plugin left it.
 func (h *schedulerPlugin) allocate(node *types.NodeInfo, pod *types.PodInfo) (*types.PodInfo, error) {
-	given, left := node.Clone(), pod.Clone()
+	allocated, left := node.Clone(), pod.Clone()
 	left.NodeName = node.Name
-	return left, h.call("PodAllocate", func() error { return h.answering.PodAllocate(given, left) })
+	return left, h.call("PodAllocate", func() error { return h.answering.PodAllocate(allocated, left) })
 }
 
 // take calls TakePodResources on the node.
 func (h *schedulerPlugin) take(node *types.NodeInfo, pod *types.PodInfo) error {
-	given := pod.Clone()
-	return h.call("TakePodResources", func() error { return h.plugin.TakePodResources(node, given) })
+	allocated := pod.Clone()
+	return h.call("TakePodResources", func() error { return h.plugin.TakePodResources(node, allocated) })
 }
 
 // giveBack calls ReturnPodResources on the node.
 func (h *schedulerPlugin) giveBack(node *types.NodeInfo, pod *types.PodInfo) error {
-	given := pod.Clone()
-	return h.call("ReturnPodResources", func() error { return h.plugin.ReturnPodResources(node, given) })
+	allocated := pod.Clone()
+	return h.call("ReturnPodResources", func() error { return h.plugin.ReturnPodResources(node, allocated) })
 }
 
-// with returns the node while the pods hold what they were allocated.
-func (h *schedulerPlugin) with(node *types.NodeInfo, pods ...*types.PodInfo) (*types.NodeInfo, error) {
+// withPods returns the node while the pods hold what they were allocated.
+func (h *schedulerPlugin) withPods(node *types.NodeInfo, pods ...*types.PodInfo) (*types.NodeInfo, error) {
 	state := node.Clone()
 	for _, pod := range pods {
 		if err := h.take(state, pod); err != nil {
@@ -218,8 +218,8 @@ func sayReasons(reasons []devicescheduler.PredicateFailureReason) string {
 	return brief(strings.Join(texts, ", "))
 }
 
-// held returns what the pod's containers are allocated, added up.
-func held(pod *types.PodInfo) types.ResourceList {
+// heldResources returns what the pod's containers are allocated, added up.
+func heldResources(pod *types.PodInfo) types.ResourceList {
 	return grouptree.Holdings(pod, specOf(pod))
 }
 

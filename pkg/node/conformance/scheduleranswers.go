@@ -14,7 +14,7 @@ import (
 )
 
 func (h *schedulerPlugin) checkFits() error {
-	return h.added(func(node *types.NodeInfo) error {
+	return h.withNode(func(node *types.NodeInfo) error {
 		some := false
 		for _, s := range h.samples(node) {
 			a, err := h.fits(node, s.pod)
@@ -41,7 +41,7 @@ func (h *schedulerPlugin) checkFits() error {
 
 // eachServed runs do for each sample that the plugin serves on the node, with its allocation.
 func (h *schedulerPlugin) eachServed(do func(node *types.NodeInfo, s sample, allocated *types.PodInfo) error) error {
-	return h.added(func(node *types.NodeInfo) error {
+	return h.withNode(func(node *types.NodeInfo) error {
 		list, allocated, err := h.served(node)
 		if err != nil {
 			return err
@@ -57,7 +57,7 @@ func (h *schedulerPlugin) eachServed(do func(node *types.NodeInfo, s sample, all
 
 func (h *schedulerPlugin) checkScore() error {
 	return h.eachServed(func(node *types.NodeInfo, s sample, allocated *types.PodInfo) error {
-		used, err := h.with(node, allocated)
+		used, err := h.withPods(node, allocated)
 		if err != nil {
 			return err
 		}
@@ -91,11 +91,11 @@ func (h *schedulerPlugin) checkWrites() error {
 			},
 			"PodAllocate": h.answering.PodAllocate,
 		} {
-			given, left := node.Clone(), pod.Clone()
-			if err := h.call(method, func() error { return write(given, left) }); err != nil {
+			allocated, left := node.Clone(), pod.Clone()
+			if err := h.call(method, func() error { return write(allocated, left) }); err != nil {
 				return err
 			}
-			if err := sameInventory(node, given); err != nil {
+			if err := sameInventory(node, allocated); err != nil {
 				return fmt.Errorf("%s changes the node: %w", method, err)
 			}
 			for name, container := range left.RunningContainers {
@@ -188,7 +188,7 @@ func (h *schedulerPlugin) checkConcurrent() error {
 	if !ok || !safe.ConcurrentSafe() {
 		return notApplicable("it does not say that it is safe for concurrent use: its calls wait for each other")
 	}
-	return h.added(func(node *types.NodeInfo) error {
+	return h.withNode(func(node *types.NodeInfo) error {
 		list, allocated, err := h.served(node)
 		if err != nil {
 			return err

@@ -266,25 +266,26 @@ func (h *schedulerPlugin) checkNodes() error {
 	if before := h.plugin.UsingGroupScheduler(); before != h.plugin.UsingGroupScheduler() {
 		return errors.New("UsingGroupScheduler answers both yes and no")
 	}
-	return h.added(func(first *types.NodeInfo) error {
+	return h.withNode(func(first *types.NodeInfo) error {
 		if err := checkQuantities("Allocatable", first.Allocatable); err != nil {
 			return err
 		}
 		if _, err := grouptree.CompileDeviceTree(first.Allocatable, first.Scorer); err != nil {
 			return err
 		}
-		given := h.node.Clone()
-		if err := h.call("AddNode", func() error { h.plugin.AddNode(given.Name, given); return nil }); err != nil {
+		allocated := h.node.Clone()
+		err := h.call("AddNode", func() error { h.plugin.AddNode(allocated.Name, allocated); return nil })
+		if err != nil {
 			return err
 		}
-		if err := sameList(first.Allocatable, given.Allocatable); err != nil {
+		if err := sameList(first.Allocatable, allocated.Allocatable); err != nil {
 			return fmt.Errorf("the node is reported again: Allocatable: %w", err)
 		}
-		given.Allocatable = maps.Clone(h.node.Allocatable)
-		if err := sameInventory(h.node, given); err != nil {
+		allocated.Allocatable = maps.Clone(h.node.Allocatable)
+		if err := sameInventory(h.node, allocated); err != nil {
 			return fmt.Errorf("AddNode changes %w", err)
 		}
-		for _, list := range []types.ResourceList{given.Capacity, given.Allocatable, given.Used} {
+		for _, list := range []types.ResourceList{allocated.Capacity, allocated.Allocatable, allocated.Used} {
 			clear(list) // the host may do what it likes with it
 		}
 		again, err := h.add(h.node)

@@ -102,7 +102,7 @@ func hostileNodes(node *types.NodeInfo, own types.ResourceName) map[string]*type
 }
 
 func (h *schedulerPlugin) checkHostile() error {
-	return h.added(func(node *types.NodeInfo) error {
+	return h.withNode(func(node *types.NodeInfo) error {
 		list, allocated, err := h.served(node)
 		if err != nil {
 			return err

@@ -152,8 +152,8 @@ func (h *schedulerPlugin) checkObserver() error {
 	}
 	return h.eachServed(func(_ *types.NodeInfo, _ sample, allocated *types.PodInfo) error {
 		holds := func(uid string, pod *types.PodInfo) error {
-			given := pod.Clone()
-			return h.call("PodHolds", func() error { observer.PodHolds(nodeName, uid, given); return nil })
+			allocated := pod.Clone()
+			return h.call("PodHolds", func() error { observer.PodHolds(nodeName, uid, allocated); return nil })
 		}
 		gone := func(uid string) error {
 			return h.call("PodGone", func() error { observer.PodGone(nodeName, uid); return nil })

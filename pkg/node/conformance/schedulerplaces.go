@@ -18,7 +18,7 @@ import (
 
 func (h *schedulerPlugin) checkPlaces() error {
 	h.placed = nil
-	return h.added(func(node *types.NodeInfo) error {
+	return h.withNode(func(node *types.NodeInfo) error {
 		for _, s := range h.samples(node) {
 			got, why, err := h.place(node, s.pod)
 			if err == nil && why != "" && s.plain != "" {
@@ -57,7 +57,7 @@ func checkServed(node *types.NodeInfo, pod *types.PodInfo) error {
 			}
 		}
 	}
-	return checkWithin(node, held(pod))
+	return checkWithin(node, heldResources(pod))
 }
 
 // checkWithin checks that no more is held than there is.
@@ -74,7 +74,7 @@ func checkWithin(node *types.NodeInfo, held types.ResourceList) error {
 const maxPods = 64
 
 func (h *schedulerPlugin) checkCapacity() error {
-	return h.added(func(node *types.NodeInfo) error {
+	return h.withNode(func(node *types.NodeInfo) error {
 		for _, plain := range h.plains() {
 			all := h.node.KubeAlloc[plain]
 			too := []sample{counting(plain, all+1, "main"), counting(plain, all, "main", "side")}
@@ -123,7 +123,7 @@ func (h *schedulerPlugin) fill(node *types.NodeInfo, s sample, all int64) error 
 	var pods []*types.PodInfo
 	total := types.ResourceList{}
 	for len(pods) < maxPods {
-		state, err := h.with(node, pods...)
+		state, err := h.withPods(node, pods...)
 		if err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func (h *schedulerPlugin) fill(node *types.NodeInfo, s sample, all int64) error 
 		}
 		got.Name = fmt.Sprintf("pod-%d", len(pods)+1)
 		pods = append(pods, got)
-		grouptree.Take(total, held(got))
+		grouptree.Take(total, heldResources(got))
 		if int64(len(pods)) > all {
 			return fmt.Errorf("%d pods that request %s each fit a node that has %d", len(pods), s.what, all)
 		}
@@ -148,7 +148,7 @@ func (h *schedulerPlugin) fill(node *types.NodeInfo, s sample, all int64) error 
 }
 
 func (h *schedulerPlugin) checkReasons() error {
-	return h.added(func(node *types.NodeInfo) error {
+	return h.withNode(func(node *types.NodeInfo) error {
 		refusals := 0
 		for _, plain := range h.plains() {
 			s := counting(plain, h.node.KubeAlloc[plain]+1, "main")
@@ -188,7 +188,7 @@ func (h *schedulerPlugin) checkReasons() error {
 }
 
 func (h *schedulerPlugin) checkOthers() error {
-	return h.added(func(node *types.NodeInfo) error {
+	return h.withNode(func(node *types.NodeInfo) error {
 		path, err := resource.ParsePath(foreign.ownName())
 		if err != nil {
 			return err

@@ -34,7 +34,7 @@ func (h *schedulerPlugin) checkTake() error {
 			return fmt.Errorf("it changes %w", err)
 		}
 
-		state, err := h.with(node, first)
+		state, err := h.withPods(node, first)
 		if err != nil {
 			return err
 		}
@@ -42,11 +42,11 @@ func (h *schedulerPlugin) checkTake() error {
 		if err != nil || why != "" {
 			return err // there is no other one
 		}
-		one, err := h.with(node, first, second)
+		one, err := h.withPods(node, first, second)
 		if err != nil {
 			return err
 		}
-		other, err := h.with(node, second, first)
+		other, err := h.withPods(node, second, first)
 		if err != nil {
 			return err
 		}

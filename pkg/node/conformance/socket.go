@@ -179,7 +179,7 @@ func (p *socketPlugin) allocate(containers ...[]string) ([]device.Allocation, er
 	}
 	var answers []device.Allocation
 	for _, one := range response.GetContainerResponses() {
-		answers = append(answers, asAllocation(one))
+		answers = append(answers, allocationOf(one))
 	}
 	return answers, nil
 }
@@ -193,8 +193,8 @@ func (p *socketPlugin) one(ids ...string) (device.Allocation, error) {
 	return answers[0], nil
 }
 
-// asAllocation returns an answer as the SDK has it.
-func asAllocation(answer *pluginapi.ContainerAllocateResponse) device.Allocation {
+// allocationOf returns an answer as the SDK has it.
+func allocationOf(answer *pluginapi.ContainerAllocateResponse) device.Allocation {
 	a := device.Allocation{Envs: answer.GetEnvs(), Annotations: answer.GetAnnotations()}
 	for _, d := range answer.GetDevices() {
 		a.Devices = append(a.Devices, device.HostDevice{

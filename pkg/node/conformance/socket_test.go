@@ -211,7 +211,7 @@ func TestEachFaultOfAKubeletDevicePluginFailsOneCheck(t *testing.T) {
 			plugin := &faultySocket{fault: fault, broken: broken}
 			plugin.serve(t, socket)
 			options := patient()
-			options.Break, options.Mend = "printf d1 >"+broken, "rm "+broken
+			options.Break, options.Repair = "printf d1 >"+broken, "rm "+broken
 			options.Restart = "touch " + broken + ".restarted"
 			report, err := Socket(t.Context(), socket, options)
 			if err != nil {

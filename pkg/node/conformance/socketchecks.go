@@ -90,7 +90,7 @@ func socketChecks() []check[*socketPlugin] {
 		{
 			name:  "allocate-valid",
 			about: "What containers get can be given: paths exist and are absolute, names are valid.",
-			fix:   "see \"What is checked\" in " + documents.URL + "plugins.md",
+			fix:   "see \"What is checked\" in " + documents.URL + "vendors/plugins.md",
 			needs: []string{answersCheck, allocateEachCheck},
 			run:   (*socketPlugin).checkValid,
 		},
@@ -169,7 +169,7 @@ func (p *socketPlugin) repair() error {
 }
 
 func (p *socketPlugin) checkHealth() error {
-	if p.options.Break == "" || p.options.Mend == "" {
+	if p.options.Break == "" || p.options.Repair == "" {
 		return notApplicable(healthUntested)
 	}
 	var whole []*pluginapi.Device
@@ -359,13 +359,13 @@ func (p *socketPlugin) checkPreferred() error {
 }
 
 // checkChosen checks a choice of devices.
-func checkChosen(chosen, of, must []string, size int) error {
+func checkChosen(chosen, available, must []string, size int) error {
 	distinct := slices.Compact(slices.Sorted(slices.Values(chosen)))
 	if len(chosen) != size || len(distinct) != size {
-		return fmt.Errorf("for %d of %d devices it chooses %q", size, len(of), chosen)
+		return fmt.Errorf("for %d of %d devices it chooses %q", size, len(available), chosen)
 	}
 	for _, id := range chosen {
-		if !slices.Contains(of, id) {
+		if !slices.Contains(available, id) {
 			return fmt.Errorf("it chooses %s, which is not among those that may be chosen", id)
 		}
 	}

@@ -82,11 +82,14 @@ func TestManyLargeAnswersTakeTheMemoryOfAFew(t *testing.T) {
 }
 
 // occupy opens calls with large answers that are never read, until these have all slots of the
-// method.
-func occupy(ctx context.Context, t *testing.T, proxy *Proxy, client *grpc.ClientConn) {
+// method, and returns their connection to the proxy. Its window does not grow: grpc's own grows
+// with the connection's speed, and then takes in answers that are not read.
+func occupy(ctx context.Context, t *testing.T, proxy *Proxy, target string) *grpc.ClientConn {
 	t.Helper()
+	client := dialBytes(t, target, grpc.WithStaticStreamWindowSize(answerWindow))
+	t.Cleanup(func() { client.Close() })
 	for range largeAnswersEach + 2 {
-		stream, err := client.NewStream(ctx, oneEachWay, unaryMethod)
+		stream, err := client.NewStream(ctx, unaryShape, unaryMethod)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,6 +99,7 @@ func occupy(ctx context.Context, t *testing.T, proxy *Proxy, client *grpc.Client
 		}
 	}
 	awaitTaken(t, proxy, largeAnswersEach)
+	return client
 }
 
 // awaitTaken waits until so many slots are taken.
@@ -116,8 +120,8 @@ func TestLargeAnswersDelayNeitherSmallOnesNorOtherMethods(t *testing.T) {
 	proxy, client := serveProxy(t, path, bothUnary)
 	ctx, cancel := context.WithCancel(testContext(t))
 	defer cancel()
-	occupy(ctx, t, proxy, client)
-	for range 100 {
+	occupy(ctx, t, proxy, client.Target())
+	for range 10 { // which ends long before slotTimeout
 		for method, size := range map[string]int{unaryMethod: answerWindow / 2, otherUnaryMethod: 1 << 20} {
 			if length, err := read(ctx, client, method, fmt.Append(nil, size)); err != nil || length != size {
 				t.Fatalf("%s: an answer of %d bytes, %v", method, length, err)
@@ -135,7 +139,7 @@ func TestAnAnswerThatWaitsForItsSlotEndsWithItsCaller(t *testing.T) {
 	proxy, client := serveProxy(t, path, bothUnary)
 	occupying, leave := context.WithCancel(testContext(t))
 	defer leave()
-	occupy(occupying, t, proxy, client)
+	occupy(occupying, t, proxy, client.Target())
 	ctx, cancel := context.WithCancel(testContext(t))
 	ended := make(chan error, 1)
 	go func() {
@@ -157,8 +161,7 @@ func TestTheSlotsOfAConnectionThatEndsAreFree(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.sock")
 	t.Cleanup(startRuntime(t, path, sized))
 	proxy, client := serveProxy(t, path, bothUnary)
-	occupy(testContext(t), t, proxy, client)
-	client.Close()
+	occupy(testContext(t), t, proxy, client.Target()).Close()
 	awaitTaken(t, proxy, 0)
 }
 
@@ -210,6 +213,32 @@ func TestListsDoNotWaitForASlot(t *testing.T) {
 		length, err := read(ctx, client, otherUnaryMethod, fmt.Append(nil, size))
 		if err != nil || length != size {
 			t.Errorf("a list of %d bytes, %v; want %d", length, err, size)
+		}
+	}
+}
+
+func TestStreamsTakeTheConnectionOfLists(t *testing.T) {
+	serveAs := func(name string) (path string) {
+		path = filepath.Join(t.TempDir(), "runtime.sock")
+		t.Cleanup(startRuntime(t, path, func(_ string, stream grpc.ServerStream) error {
+			answer := []byte(name)
+			return stream.SendMsg(&answer)
+		}))
+		return path
+	}
+	lists, err := DialLists(serveAs("lists"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lists.Close() })
+	options := bothUnary
+	options.Lists = &Lists{Methods: map[string]bool{otherUnaryMethod: true}, Upstream: lists}
+	client := startProxy(t, serveAs("others"), options)
+	for method, want := range map[string]string{
+		unaryMethod: "others", otherUnaryMethod: "lists", "/test.Service/Stream": "lists",
+	} {
+		if answer, err := invoke(testContext(t), client, method, nil); err != nil || string(answer) != want {
+			t.Errorf("%s takes the connection of %q, %v; want of %q", method, answer, err, want)
 		}
 	}
 }

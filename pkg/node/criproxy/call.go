@@ -18,8 +18,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 )
 
-// anyShape fits every kind of call: on the wire a unary call is a stream of one message each way.
-var anyShape = &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
+// streamShape fits every kind of call: on the wire a unary call is a stream of one message each
+// way.
+var streamShape = &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
 
 // errNoMethod cannot occur: grpc passes the stream of a call with the method's name.
 var errNoMethod = status.Error(codes.Internal, "kubecri: call without a method name")
@@ -121,8 +122,13 @@ func (p *Proxy) forward(method string, down grpc.ServerStream, first *frame, wai
 	defer cancel(nil)
 	stop := context.AfterFunc(p.ending, func() { cancel(errEnding) })
 	defer stop()
+	upstream := p.upstream
+	if p.options.Lists != nil {
+		// Ten thousand events of containers take twice the time with the window of unary answers.
+		upstream = p.options.Lists.Upstream
+	}
 	opening := time.Now()
-	up, err := p.upstream.NewStream(ctx, anyShape, method, grpc.ForceCodecV2(rawCodec{}))
+	up, err := upstream.NewStream(ctx, streamShape, method, grpc.ForceCodecV2(rawCodec{}))
 	addSince(waited, opening)
 	if err != nil {
 		if first != nil {
@@ -131,7 +137,7 @@ func (p *Proxy) forward(method string, down grpc.ServerStream, first *frame, wai
 		return err
 	}
 	if failpoint.Enabled {
-		down, up = reaching(down, up, p.isEdited(method))
+		down, up = withFailpoints(down, up, p.isEdited(method))
 	}
 	p.requests.Go(func() {
 		if err := forwardRequests(up, down, first); err != nil {

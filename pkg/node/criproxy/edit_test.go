@@ -83,7 +83,7 @@ func TestEditedCallNeedsARequest(t *testing.T) {
 	client := startBoth(t, echo, Options{Editors: map[string]Editor{
 		editedMethod: edit(func(context.Context, []byte) ([]byte, error) { return nil, nil }),
 	}})
-	stream, err := client.NewStream(testContext(t), anyShape, editedMethod)
+	stream, err := client.NewStream(testContext(t), streamShape, editedMethod)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,25 +9,25 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 )
 
-// reaching wraps both sides of a call so that it reaches failpoints. edited says that the call's
-// request was edited. It is only for builds with failpoints.
-func reaching(down grpc.ServerStream, up grpc.ClientStream, edited bool) (grpc.ServerStream, grpc.ClientStream) {
+// withFailpoints wraps both sides of a call so that it reaches failpoints. edited says that the
+// call's request was edited. It is only for builds with failpoints.
+func withFailpoints(down grpc.ServerStream, up grpc.ClientStream, edited bool) (grpc.ServerStream, grpc.ClientStream) {
 	if edited {
-		up = reachingUp{up}
+		up = runtimeFailpoints{up}
 	}
-	return &reachingDown{ServerStream: down, edited: edited}, up
+	return &kubeletFailpoints{ServerStream: down, edited: edited}, up
 }
 
-// reachingUp is the runtime's side of an edited call.
-type reachingUp struct{ grpc.ClientStream }
+// runtimeFailpoints is the runtime's side of an edited call.
+type runtimeFailpoints struct{ grpc.ClientStream }
 
-func (r reachingUp) SendMsg(message any) error {
+func (r runtimeFailpoints) SendMsg(message any) error {
 	err := r.ClientStream.SendMsg(message)
 	failpoint.Reach(failpoint.Forwarded)
 	return err
 }
 
-func (r reachingUp) RecvMsg(message any) error {
+func (r runtimeFailpoints) RecvMsg(message any) error {
 	err := r.ClientStream.RecvMsg(message)
 	if err == nil {
 		failpoint.Reach(failpoint.Answered)
@@ -35,14 +35,14 @@ func (r reachingUp) RecvMsg(message any) error {
 	return err
 }
 
-// reachingDown is the kubelet's side of any call.
-type reachingDown struct {
+// kubeletFailpoints is the kubelet's side of any call.
+type kubeletFailpoints struct {
 	grpc.ServerStream
 	edited bool
 	sent   int // only the sending goroutine uses it
 }
 
-func (r *reachingDown) SendMsg(message any) error {
+func (r *kubeletFailpoints) SendMsg(message any) error {
 	err := r.ServerStream.SendMsg(message)
 	if r.sent++; r.sent > 1 {
 		failpoint.Reach(failpoint.Streaming)

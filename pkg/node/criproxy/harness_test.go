@@ -92,7 +92,7 @@ func serveProxy(t testing.TB, path string, options Options) (*Proxy, *grpc.Clien
 	}
 	served := make(chan error, 1)
 	go func() { served <- proxy.Serve(listener) }()
-	client := dialBytes(t, serve)
+	client := dialBytes(t, "unix://"+serve)
 	t.Cleanup(func() {
 		client.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -106,10 +106,11 @@ func serveProxy(t testing.TB, path string, options Options) (*Proxy, *grpc.Clien
 	return proxy, client
 }
 
-func dialBytes(t testing.TB, path string) *grpc.ClientConn {
+func dialBytes(t testing.TB, target string, more ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
-	client, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{}), grpc.MaxCallRecvMsgSize(64<<20)))
+	client, err := grpc.NewClient(target, append(more,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{}), grpc.MaxCallRecvMsgSize(64<<20)))...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func TestACallThatWaitsToBeReceivedEndsWithItsCaller(t *testing.T) {
 	client := startBoth(t, echo, limitedTo(1000))
 	ctx, cancel := context.WithCancel(testContext(t))
 	for range receivers {
-		if _, err := client.NewStream(ctx, anyShape, limitedMethod); err != nil {
+		if _, err := client.NewStream(ctx, streamShape, limitedMethod); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -130,10 +130,10 @@ func TestClientReconnectsDoNotAffectOthers(t *testing.T) {
 	socket := mustListen(t, path)
 	served := make(chan error, 1)
 	go func() { served <- proxy.Serve(socket) }()
-	steady := dialBytes(t, path)
+	steady := dialBytes(t, "unix://"+path)
 	defer steady.Close()
 	for range 50 {
-		passing := dialBytes(t, path)
+		passing := dialBytes(t, "unix://"+path)
 		var callers sync.WaitGroup
 		for _, method := range []string{"/x.Y/Z", "/x.Y/Stream"} {
 			callers.Go(func() {

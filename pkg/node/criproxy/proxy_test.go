@@ -386,7 +386,7 @@ func TestSlowReaderThrottlesTheRuntime(t *testing.T) {
 func converse(ctx context.Context, client *grpc.ClientConn, message []byte, halfClose bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := client.NewStream(ctx, anyShape, "/x.Y/Stream")
+	stream, err := client.NewStream(ctx, streamShape, "/x.Y/Stream")
 	if err != nil {
 		return err
 	}

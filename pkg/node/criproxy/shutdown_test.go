@@ -39,7 +39,7 @@ func TestShutdownWaitsForUnaryCallsAndEndsStreams(t *testing.T) {
 	socket := mustListen(t, path)
 	served := make(chan error, 1)
 	go func() { served <- proxy.Serve(socket) }()
-	client := dialBytes(t, path)
+	client := dialBytes(t, "unix://"+path)
 	defer client.Close()
 
 	stream := openStream(testContext(t), t, client)

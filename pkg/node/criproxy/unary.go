@@ -15,9 +15,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 )
 
-// oneEachWay is the shape of a unary call. With it, a client sends the request and its end as one
+// unaryShape is the shape of a unary call. With it, a client sends the request and its end as one
 // frame.
-var oneEachWay = &grpc.StreamDesc{}
+var unaryShape = &grpc.StreamDesc{}
 
 // forwardUnary is forward for a method known to be unary. Such a call does not send in both
 // directions at the same time, so it needs no second goroutine, and forwardUnary sends the reply in
@@ -41,13 +41,13 @@ func (p *Proxy) forwardUnary(method string, down grpc.ServerStream, first *frame
 		ctx, complete = withCompletion(ctx)
 	}
 	opening := time.Now()
-	up, err := upstream.NewStream(ctx, oneEachWay, method, grpc.ForceCodecV2(rawCodec{}))
+	up, err := upstream.NewStream(ctx, unaryShape, method, grpc.ForceCodecV2(rawCodec{}))
 	addSince(waited, opening)
 	if err != nil {
 		return err
 	}
 	if failpoint.Enabled {
-		down, up = reaching(down, up, p.isEdited(method))
+		down, up = withFailpoints(down, up, p.isEdited(method))
 	}
 	up = upstreamCall{up, waited}
 	// For a call that the runtime has ended, receiving the reply returns the status.

@@ -50,7 +50,7 @@ func TestRuntimeAnswersAUnaryCallWithoutARequest(t *testing.T) {
 		}
 		return status.Error(codes.DataLoss, "no request")
 	}, knownUnary)
-	stream, err := client.NewStream(testContext(t), anyShape, unaryMethod)
+	stream, err := client.NewStream(testContext(t), streamShape, unaryMethod)
 	if err != nil {
 		t.Fatal(err)
 	}

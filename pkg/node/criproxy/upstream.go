@@ -57,8 +57,8 @@ func Dial(path string) (*grpc.ClientConn, error) {
 	return dial(path, grpc.WithStaticStreamWindowSize(answerWindow), grpc.WithStatsHandler(completions{}))
 }
 
-// DialLists is Dial for Options.Lists: the runtime sends up to window of an answer without waiting
-// until the proxy receives it.
+// DialLists is Dial for Options.Lists and for streams: the runtime sends up to window of an answer
+// without waiting until the proxy receives it.
 func DialLists(path string) (*grpc.ClientConn, error) {
 	return dial(path, grpc.WithStaticStreamWindowSize(window))
 }

@@ -33,7 +33,7 @@ const (
 // expect compares what was said since the last look.
 func (m *machine) expect(when string, want ...string) {
 	m.t.Helper()
-	if diff := cmp.Diff(want, m.look()); diff != "" {
+	if diff := cmp.Diff(want, m.inspect()); diff != "" {
 		m.t.Errorf("%s (-want +got):\n%s", when, diff)
 	}
 }
@@ -82,7 +82,7 @@ func TestIgnoreWritesAnEventAndLeavesThePodAlone(t *testing.T) {
 func TestAConditionThatOthersTakeAwayIsSetAgain(t *testing.T) {
 	run(t, Rule{Policy: Ignore}, nil, func(m *machine) {
 		m.breaks("0 Xid79")
-		m.look()
+		m.inspect()
 		pod, err := m.client.CoreV1().Pods("team").Get(t.Context(), "0", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -96,8 +96,8 @@ func TestAConditionThatOthersTakeAwayIsSetAgain(t *testing.T) {
 			pod.Failure = pods.Failure{}
 			all["0"] = pod
 		})
-		time.Sleep(callLimit)
-		m.look()
+		time.Sleep(callTimeout)
+		m.inspect()
 		m.expectCondition("after a while", "0", "DevicesHealthy=False Xid79")
 	})
 }
@@ -125,12 +125,12 @@ func TestADeviceThatIsHealthyInTimeEvictsNoPod(t *testing.T) {
 	run(t, Rule{Evict, time.Minute}, nil, func(m *machine) {
 		m.breaks("0 Xid79")
 		time.Sleep(59 * time.Second)
-		m.look()
+		m.inspect()
 		m.breaks()
 		m.expect("healthy in time", "node Normal: device resource/group/gpu/0 is healthy again")
 		time.Sleep(30 * time.Second)
 		m.breaks("0 Xid79")
-		m.look()
+		m.inspect()
 		time.Sleep(59 * time.Second)
 		m.expect("the time starts again")
 		time.Sleep(time.Second)
@@ -142,7 +142,7 @@ func TestADeviceThatIsHealthyInTimeEvictsNoPod(t *testing.T) {
 func TestADeviceThatIsHealthyAgainWhileOthersAreEvictedEvictsNoPod(t *testing.T) {
 	run(t, Rule{Evict, time.Minute}, nil, func(m *machine) {
 		m.breaks("0 Xid79", "1 Xid79", "2 Xid79")
-		m.look()
+		m.inspect()
 		recovers := func(reason string) {
 			if reason == reasonEvicted {
 				m.source.set(nil, false) // the driver has recovered
@@ -152,13 +152,13 @@ func TestADeviceThatIsHealthyAgainWhileOthersAreEvictedEvictsNoPod(t *testing.T)
 		m.warned.Store(&recovers)
 		time.Sleep(time.Minute)
 		evicted := 0
-		for _, line := range m.look() {
+		for _, line := range m.inspect() {
 			if strings.HasPrefix(line, "evicted ") {
 				evicted++
 			}
 		}
 		time.Sleep(time.Minute)
-		for _, line := range m.look() {
+		for _, line := range m.inspect() {
 			if strings.HasPrefix(line, "evicted ") {
 				evicted++
 			}
@@ -172,7 +172,7 @@ func TestADeviceThatIsHealthyAgainWhileOthersAreEvictedEvictsNoPod(t *testing.T)
 func TestTheGracePeriodGoesOnOverRestarts(t *testing.T) {
 	run(t, Rule{Evict, time.Minute}, nil, func(m *machine) {
 		m.breaks("0 Xid79")
-		m.look()
+		m.inspect()
 		for range 3 {
 			time.Sleep(15 * time.Second)
 			m.restart()
@@ -183,7 +183,7 @@ func TestTheGracePeriodGoesOnOverRestarts(t *testing.T) {
 		m.stop()
 		time.Sleep(time.Second)
 		m.start()
-		m.look()
+		m.inspect()
 		if m.pods.Active("0") {
 			t.Error("a minute after the device failed the pod is still there")
 		}
@@ -193,17 +193,17 @@ func TestTheGracePeriodGoesOnOverRestarts(t *testing.T) {
 func TestADeviceThatRecoversWhileKubecriIsAwayEvictsNoPod(t *testing.T) {
 	run(t, Rule{Evict, time.Minute}, nil, func(m *machine) {
 		m.breaks("0 Xid79")
-		m.look()
+		m.inspect()
 		m.stop()
 		m.breaks()
 		time.Sleep(time.Hour)
 		m.start()
-		m.look()
+		m.inspect()
 		m.expectCondition("after the restart", "0", "DevicesHealthy=True DevicesHealthy")
 		m.breaks("0 Xid79")
-		m.look()
+		m.inspect()
 		time.Sleep(59 * time.Second)
-		m.look()
+		m.inspect()
 		if !m.pods.Active("0") {
 			t.Error("the pod was evicted by the time of an earlier failure")
 		}
@@ -214,7 +214,7 @@ func TestABudgetHoldsAnEvictionBackUntilItAllowsIt(t *testing.T) {
 	run(t, Rule{Policy: Evict}, nil, func(m *machine) {
 		m.budget.Store(true)
 		m.breaks("0 Xid79")
-		first := m.look()
+		first := m.inspect()
 		blocked := "pod 0 DeviceFailureBlocked: the pod cannot be evicted yet: " + errBudget.Error()
 		if text := strings.Join(first, "\n"); !strings.Contains(text, "budget holds 0") ||
 			!strings.Contains(text, blocked) {
@@ -223,7 +223,7 @@ func TestABudgetHoldsAnEvictionBackUntilItAllowsIt(t *testing.T) {
 		tries := 0
 		for range 60 {
 			time.Sleep(10 * time.Second)
-			for _, said := range m.look() {
+			for _, said := range m.inspect() {
 				if said != "budget holds 0" {
 					t.Errorf("while it is held back: %s", said)
 				}
@@ -243,9 +243,9 @@ func TestAPodThatIsHeldBackStaysWhenItsDeviceIsHealthyAgain(t *testing.T) {
 	run(t, Rule{Policy: Evict}, nil, func(m *machine) {
 		m.budget.Store(true)
 		m.breaks("0 Xid79")
-		m.look()
+		m.inspect()
 		m.breaks()
-		m.look()
+		m.inspect()
 		m.budget.Store(false)
 		time.Sleep(time.Hour)
 		m.expect("nothing follows")
@@ -255,7 +255,7 @@ func TestAPodThatIsHeldBackStaysWhenItsDeviceIsHealthyAgain(t *testing.T) {
 	})
 }
 
-func TestWhoseWordCounts(t *testing.T) {
+func TestThePodsPolicyPrecedesTheNamespacesAndTheNodes(t *testing.T) {
 	const policy, grace = deviceinfo.OnDeviceFailureAnnotation, deviceinfo.DeviceFailureGracePeriodAnnotation
 	for name, test := range map[string]struct {
 		rule       Rule
@@ -307,7 +307,7 @@ func TestWhoseWordCounts(t *testing.T) {
 				}
 				m.wants("0", test.pod, test.grace)
 				m.breaks("0 Xid79")
-				text := strings.Join(m.look(), "\n")
+				text := strings.Join(m.inspect(), "\n")
 				if said := strings.Contains(text, "DeviceFailurePolicy"); said != (test.problem != "") ||
 					!strings.Contains(text, test.problem) {
 					t.Errorf("at first:\n%s\nwant the problem %q", text, test.problem)
@@ -319,7 +319,7 @@ func TestWhoseWordCounts(t *testing.T) {
 						break
 					}
 					time.Sleep(time.Second)
-					m.look()
+					m.inspect()
 				}
 				if at != test.want {
 					t.Errorf("the pod is evicted after %d seconds, want %d", at, test.want)
@@ -351,7 +351,7 @@ func TestAPluginThatIsGoneSaysNothingOfItsDevices(t *testing.T) {
 		time.Sleep(time.Hour)
 		m.expect("an hour later")
 		m.breaks("0 Xid79")
-		if text := strings.Join(m.look(), "\n"); !strings.Contains(text, "evicted 0") ||
+		if text := strings.Join(m.inspect(), "\n"); !strings.Contains(text, "evicted 0") ||
 			strings.Contains(text, "evicted 1") {
 			t.Errorf("the plugin comes back with a device that has failed:\n%s", text)
 		}
@@ -361,7 +361,7 @@ func TestAPluginThatIsGoneSaysNothingOfItsDevices(t *testing.T) {
 func TestAPluginThatComesAndGoesDoesNotRestartTheGracePeriod(t *testing.T) {
 	run(t, Rule{Evict, time.Minute}, nil, func(m *machine) {
 		m.breaks("0 Xid79")
-		m.look()
+		m.inspect()
 		for range 5 {
 			time.Sleep(10 * time.Second)
 			m.source.set(map[string]string{"0": "Xid79"}, true)

@@ -15,46 +15,55 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// evictor evicts pods through the Eviction API, which respects their budgets.
-type evictor struct {
-	client  kubernetes.Interface
-	events  Events
-	metrics Metrics
+// Evictor evicts pods through the Eviction API, which respects their budgets. It is safe for
+// concurrent use.
+type Evictor struct {
+	Client  kubernetes.Interface
+	Events  Events
+	Metrics Metrics
 }
 
-// evictionReasons are what the events about an eviction say.
-type evictionReasons struct{ evicted, blocked, why string }
+// EvictionReasons are the reasons of the events on a pod that is evicted, and that is not, and why
+// it is.
+type EvictionReasons struct{ Evicted, Blocked, Why string }
+
+// Evict tries once to evict the pod, and reports whether it is evicted. If not, an event says why.
+// It takes 10 seconds at most.
+func (e Evictor) Evict(ctx context.Context, pod *corev1.ObjectReference, reasons EvictionReasons) (evicted bool) {
+	var blocked string
+	return e.try(ctx, pod, &attempts{}, &blocked, reasons)
+}
 
 // try tries once to evict the pod, and reports whether it is evicted. Otherwise attempts says when
 // to try again. blocked is why it could not be evicted, as the last event said.
-func (e evictor) try(
-	ctx context.Context, pod *corev1.ObjectReference, attempts *attempts, blocked *string, reasons evictionReasons,
+func (e Evictor) try(
+	ctx context.Context, pod *corev1.ObjectReference, attempts *attempts, blocked *string, reasons EvictionReasons,
 ) (evicted bool) {
 	now := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	err := e.client.CoreV1().Pods(pod.Namespace).EvictV1(ctx, &policyv1.Eviction{
+	err := e.Client.CoreV1().Pods(pod.Namespace).EvictV1(ctx, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
 	})
 	switch {
 	case err == nil:
 		attempts.next = time.Time{}
-		e.metrics.ObserveEviction(Evicted)
-		e.events.Warn(pod, reasons.evicted, "the pod is evicted: "+reasons.why)
+		e.Metrics.ObserveEviction(Evicted)
+		e.Events.Warn(pod, reasons.Evicted, "the pod is evicted: "+reasons.Why)
 		return true
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		// It is gone, and the watch says so soon; or its budget is being written.
 		attempts.failed(now, 0)
 		return false
 	case apierrors.IsTooManyRequests(err):
-		e.metrics.ObserveEviction(Blocked)
+		e.Metrics.ObserveEviction(Blocked)
 	default:
-		e.metrics.ObserveEviction(Failed)
+		e.Metrics.ObserveEviction(Failed)
 	}
 	if text := fmt.Sprintf("the pod cannot be evicted yet: %v", err); text != *blocked {
 		*blocked = text
-		e.events.Warn(pod, reasons.blocked, text)
+		e.Events.Warn(pod, reasons.Blocked, text)
 	}
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	attempts.failed(now, time.Duration(seconds)*time.Second)

@@ -44,6 +44,7 @@ type source struct {
 	mu      sync.Mutex
 	reasons map[string]string // by GPU; "Gone" is not listed
 	missing bool
+	claimed error // by whom else
 	changed chan struct{}
 }
 
@@ -51,6 +52,15 @@ func (s *source) set(reasons map[string]string, missing bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reasons, s.missing = reasons, missing
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// claim has another plugin have the GPUs, or none any more.
+func (s *source) claim(by error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.claimed = by
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
@@ -71,8 +81,12 @@ func (s *source) Allocate(context.Context, plugins.Claim) (inject.Addition, erro
 func (s *source) State() plugins.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	state := plugins.State{Info: types.NewNodeInfo(), Reported: true, Serving: !s.missing,
+	state := plugins.State{Info: types.NewNodeInfo(), Reported: true, Serving: !s.missing && s.claimed == nil,
 		Health: map[string]device.Health{}}
+	if s.claimed != nil {
+		state.Withheld = map[types.ResourceName]error{"vendor.example/gpu": s.claimed}
+		return state
+	}
 	if s.missing {
 		state.Err = fmt.Errorf("the plugin has left")
 	}
@@ -203,24 +217,27 @@ func runMachine(t *testing.T, rule Rule, namespace map[string]string, damped boo
 	})
 }
 
-// Ask implements Replacer. As the checkpoint, it knows what was asked after a restart.
-func (m *machine) Ask(podUID string, generation int64, containers []string) (since time.Time, err error) {
+// RequestReplacement implements Replacer. As the checkpoint, it knows what was asked after a
+// restart.
+func (m *machine) RequestReplacement(
+	podUID string, generation int64, containers []string,
+) (since time.Time, err error) {
 	i := slices.IndexFunc(m.granted, func(a grants.Allocation) bool { return a.PodUID == podUID })
 	if now := m.granted[i].Generation; generation != now {
-		m.t.Errorf("pod %s has generation %d, and it is asked for generation %d", podUID, now, generation)
+		m.t.Errorf("pod %s has generation %d, and generation %d is requested", podUID, now, generation)
 	}
-	asked := map[string]grants.Ask{}
+	asked := map[string]grants.PendingReplacement{}
 	for _, name := range containers {
-		ask, known := m.granted[i].Asked[name]
+		ask, known := m.granted[i].Pending[name]
 		if !known {
 			ask.Since = time.Now()
 		}
 		since, asked[name] = ask.Since, ask
 	}
-	if len(asked) != len(m.granted[i].Asked) {
-		m.say("asks for %s: %v", podUID, containers)
+	if len(asked) != len(m.granted[i].Pending) {
+		m.say("requests %s: %v", podUID, containers)
 	}
-	m.granted[i].Asked = asked
+	m.granted[i].Pending = asked
 	return since, nil
 }
 
@@ -279,12 +296,12 @@ func (m *machine) start() {
 		devices = damper
 	}
 	tracker := NewTracker(devices, m.granted, m)
-	keeper := NewKeeper(Options{
+	controller := NewController(Options{
 		Tracker: tracker, Grants: m.granted, Pods: m.pods, Default: m.rule, Events: m, Metrics: m,
 		Replacer: m, NotReplaced: m.why,
 	}, m.client)
 	var running sync.WaitGroup
-	for _, part := range []func(context.Context){manager.Run, damper.Run, tracker.Run, keeper.Run,
+	for _, part := range []func(context.Context){manager.Run, damper.Run, tracker.Run, controller.Run,
 		func(ctx context.Context) {
 			tracker.Seed(ctx, m.annotation)
 			for { // as the advertiser
@@ -310,9 +327,9 @@ func (m *machine) restart() {
 	m.start()
 }
 
-// look lets everything come to rest, passes the pods' conditions to the registry, and returns what
-// was said since the last look, sorted.
-func (m *machine) look() []string {
+// inspect lets everything come to rest, passes the pods' conditions to the registry, and returns
+// what was said since the last look, sorted.
+func (m *machine) inspect() []string {
 	m.t.Helper()
 	synctest.Wait()
 	m.pods.change(func(all map[string]pods.Pod) {

@@ -4,6 +4,7 @@
 package devicehealth
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,26 +33,92 @@ func TestAFlapOfASecondCostsNoPod(t *testing.T) {
 	})
 }
 
-func TestWhatHasLastedIsAFailureAndSoIsAFlapThatDoesNotEnd(t *testing.T) {
-	for name, flaps := range map[string]bool{"it is unhealthy": false, "it flaps": true} {
+// step is a state of a device, and for how long it is in it.
+type step struct {
+	health string // of GPU 0: a reason, or nothing where it is healthy
+	lasts  time.Duration
+}
+
+// times returns the steps so many times.
+func times(count int, steps ...step) []step { return slices.Repeat(steps, count) }
+
+// The pod's grace period is ten seconds, and a failure is one after settleTime, which is three.
+func TestOnlyAFailureThatHoldsEndsAPod(t *testing.T) {
+	const grace, xid, gone = 10 * time.Second, "Xid79", "Gone"
+	for name, c := range map[string]struct {
+		steps []step
+		// ends is after how long in the last step the pod is evicted; zero where it is not.
+		ends time.Duration
+	}{
+		"one flap": {steps: []step{{xid, time.Second}, {"", time.Hour}}},
+		"a flap while it recovers": {
+			steps: append(times(2, step{xid, time.Second}, step{"", 4 * time.Second}), step{"", time.Hour}),
+		},
+		"endless short flaps":       {steps: times(600, step{xid, time.Second / 3}, step{"", time.Second / 3})},
+		"endless flaps, mostly ill": {steps: times(600, step{xid, 29 * time.Second / 10}, step{"", time.Second / 10})},
+		"flaps of several causes": {
+			steps: times(300, step{xid, time.Second}, step{"Lost", time.Second}, step{"", time.Second}),
+		},
+		"it is listed now and then":               {steps: times(300, step{gone, time.Second}, step{"", time.Second})},
+		"a failure shorter than its grace period": {steps: []step{{xid, 9 * time.Second}, {"", time.Hour}}},
+		"a flap after such a failure": {steps: []step{
+			{xid, 9 * time.Second}, {"", time.Second}, {xid, 2 * time.Second}, {"", time.Hour},
+		}},
+		"a failure that holds": {steps: []step{{xid, time.Hour}}, ends: grace},
+		"a failure that holds after flaps": {
+			steps: append(times(60, step{xid, time.Second}, step{"", time.Second}), step{xid, time.Hour}), ends: grace,
+		},
+		"a failure that holds after a shorter one": {
+			steps: []step{{xid, 9 * time.Second}, {"", time.Second}, {xid, time.Hour}}, ends: grace,
+		},
+		"it is listed no more after flaps": {
+			steps: append(times(60, step{gone, time.Second}, step{"", time.Second}), step{gone, time.Hour}),
+			ends:  grace,
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
-			runMachine(t, Rule{Policy: Evict, GracePeriod: 10 * time.Second}, nil, true, func(m *machine) {
-				began := time.Now()
-				m.breaks("0 Xid79")
-				for range 4 {
-					m.pass(time.Second)
-					if flaps {
+			runMachine(t, Rule{Policy: Evict, GracePeriod: grace}, nil, true, func(m *machine) {
+				for i, s := range c.steps {
+					if s.health == "" {
 						m.breaks()
-						m.pass(100 * time.Millisecond)
-						m.breaks("0 Xid79")
+					} else {
+						m.breaks("0 " + s.health)
 					}
+					if i == len(c.steps)-1 && c.ends > 0 {
+						m.pass(c.ends - time.Second)
+						m.expectEvicted("before its grace period is over", false)
+						m.pass(2 * time.Second)
+						m.expectEvicted("after its grace period", true)
+						return
+					}
+					m.pass(s.lasts)
 				}
-				at := began.Add(10 * time.Second).UTC().Format(time.RFC3339)
-				m.expect("after some seconds", nodeIll, podIll+"; the pod is evicted if it is so at "+at)
-				m.pass(10 * time.Second)
-				m.expect("after its grace period", "evicted 0", "pod 0 DeviceFailureEvicted: the pod is evicted: "+ill)
+				m.expectEvicted("in the end", false)
 			})
 		})
+	}
+}
+
+// Flaps are no news for the pod: it has no event of them.
+func TestFlapsAreNoEventsOfThePod(t *testing.T) {
+	runMachine(t, Rule{Policy: Evict}, nil, true, func(m *machine) {
+		for range 30 {
+			m.breaks("0 Xid79")
+			m.pass(time.Second)
+			m.breaks()
+			m.pass(time.Second)
+		}
+		m.expect("after flaps")
+		m.expectCondition("after flaps", "0", "")
+	})
+}
+
+// expectEvicted fails the test unless pod 0 is evicted, or is not.
+func (m *machine) expectEvicted(when string, want bool) {
+	m.t.Helper()
+	said := m.inspect()
+	if got := slices.Contains(said, "evicted 0"); got != want {
+		m.t.Errorf("%s, that the pod is evicted is %t, want %t: %q", when, got, want, said)
 	}
 }
 
@@ -59,7 +126,7 @@ func TestADeviceThatRecoversEvictsNoPodAndSaysSoWhenItHasHeld(t *testing.T) {
 	runMachine(t, Rule{Policy: Evict, GracePeriod: 10 * time.Second}, nil, true, func(m *machine) {
 		m.breaks("0 Xid79")
 		m.pass(9 * time.Second)
-		m.look()
+		m.inspect()
 		m.breaks()
 		m.pass(2 * time.Second)
 		m.expect("its grace period ends while it recovers")

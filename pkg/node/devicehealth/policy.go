@@ -65,10 +65,10 @@ type rules struct {
 	namespaces map[string]namespace
 }
 
-// of returns the rule for a pod: what the pod says, or else its namespace, or else the node; and
-// what of it makes no sense and does not count. While the namespace cannot be read, the error says
-// why, and no pod is evicted that does not want it itself.
-func (r *rules) of(ctx context.Context, pod pods.Pod) (rule Rule, problems []string, err error) {
+// ruleFor returns the rule for a pod: what the pod says, or else its namespace, or else the node;
+// and what of it makes no sense and does not count. While the namespace cannot be read, the error
+// says why, and no pod is evicted that does not want it itself.
+func (r *rules) ruleFor(ctx context.Context, pod pods.Pod) (rule Rule, problems []string, err error) {
 	rule = r.fallback
 	var policy Policy
 	policySet := false
@@ -114,7 +114,7 @@ func (r *rules) namespace(ctx context.Context, name string) (map[string]string, 
 	if ok && time.Since(known.read) < namespaceTTL {
 		return known.annotations, known.err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	object, err := r.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	now := namespace{err: err, read: time.Now()}

@@ -14,24 +14,29 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/logkey"
 )
 
-// answerLimit is how long the scheduler may take to find another device, before the pod is evicted.
-const answerLimit = 30 * time.Second
+// answerTimeout is how long the scheduler may take to find another device, before the pod is
+// evicted.
+const answerTimeout = 30 * time.Second
 
-// Replacer asks the scheduler for other devices. *grants.Checkpoint does.
+// Replacer requests other devices from the scheduler. *grants.Checkpoint does.
 type Replacer interface {
-	// Ask asks for these containers of the pod, and for no others any more, unless the pod has
-	// another generation of its allocation meanwhile. It returns since when it asks for all of
-	// them.
-	Ask(podUID string, generation int64, containers []string) (since time.Time, err error)
+	// RequestReplacement requests these containers of the pod, and for no others any more, unless
+	// the pod has another generation of its allocation meanwhile. It returns since when it requests
+	// all of them.
+	RequestReplacement(podUID string, generation int64, containers []string) (since time.Time, err error)
 }
 
 // irreplaceable returns why the failed devices of a pod cannot be replaced, or nothing.
-func (k *Keeper) irreplaceable(a affected) string {
+func (k *Controller) irreplaceable(a affected) string {
 	switch {
 	case k.NotReplaced != "":
 		return k.NotReplaced
+	case a.granted.Waits:
+		return "the pod was granted none yet"
 	case a.granted.Adopted:
 		return "the kubelet gave the pod its devices"
+	case a.lacksPlugin():
+		return "no device plugin serves them"
 	}
 	for _, f := range a.failed {
 		if !a.pod.Restarts(f.container) && !a.pod.NeverStarted(f.container) {
@@ -41,13 +46,13 @@ func (k *Keeper) irreplaceable(a affected) string {
 	return ""
 }
 
-// ask asks for other devices if it is time and they can be replaced, and returns when the pod is to
-// be evicted otherwise.
-func (k *Keeper) ask(ctx context.Context, a affected, due time.Time) (evictAt time.Time) {
+// requestReplacement requests other devices if it is time and they can be replaced, and returns
+// when the pod is to be evicted otherwise.
+func (k *Controller) requestReplacement(ctx context.Context, a affected, due time.Time) (evictAt time.Time) {
 	now := time.Now()
 	switch {
 	case k.irreplaceable(a) != "" || a.pod.Failure.Terminating:
-		k.askNoMore(ctx, a)
+		k.withdrawRequest(ctx, a)
 		return due
 	case now.Before(due):
 		return due
@@ -57,22 +62,22 @@ func (k *Keeper) ask(ctx context.Context, a affected, due time.Time) (evictAt ti
 		containers = append(containers, f.container)
 	}
 	slices.Sort(containers)
-	since, err := k.Replacer.Ask(a.uid, a.granted.Generation, slices.Compact(containers))
+	since, err := k.Replacer.RequestReplacement(a.uid, a.granted.Generation, slices.Compact(containers))
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Other devices cannot be asked for; it is tried again",
+		klog.FromContext(ctx).Error(err, "Cannot request other devices; will retry",
 			logkey.Pod, klog.KRef(a.pod.Namespace, a.pod.Name))
-		return due.Add(answerLimit)
+		return due.Add(answerTimeout)
 	}
-	return since.Add(answerLimit)
+	return since.Add(answerTimeout)
 }
 
-// askNoMore asks for no other devices any more.
-func (k *Keeper) askNoMore(ctx context.Context, a affected) {
+// withdrawRequest requests no other devices any more.
+func (k *Controller) withdrawRequest(ctx context.Context, a affected) {
 	if !a.granted.Requests() {
 		return
 	}
-	if _, err := k.Replacer.Ask(a.uid, a.granted.Generation, nil); err != nil {
-		klog.FromContext(ctx).Error(err, "Other devices are still asked for",
+	if _, err := k.Replacer.RequestReplacement(a.uid, a.granted.Generation, nil); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot withdraw the request for other devices; will retry",
 			logkey.Pod, klog.KRef(a.pod.Namespace, a.pod.Name))
 	}
 }

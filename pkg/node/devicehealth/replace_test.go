@@ -10,7 +10,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 )
 
-func TestReplaceAsksAfterTheGracePeriodAndEvictsWithoutAnAnswer(t *testing.T) {
+func TestReplaceRequestsAfterTheGracePeriodAndEvictsWithoutAnAnswer(t *testing.T) {
 	run(t, Rule{Replace, time.Minute}, nil, func(m *machine) {
 		m.restarts("0")
 		m.breaks("0 Xid79")
@@ -19,10 +19,10 @@ func TestReplaceAsksAfterTheGracePeriodAndEvictsWithoutAnAnswer(t *testing.T) {
 		time.Sleep(time.Minute - time.Millisecond)
 		m.expect("just before")
 		time.Sleep(time.Millisecond)
-		m.expect("then", "asks for 0: [main]")
-		time.Sleep(answerLimit / 2)
+		m.expect("then", "requests 0: [main]")
+		time.Sleep(answerTimeout / 2)
 		m.restart() // kubecri
-		time.Sleep(answerLimit/2 - time.Millisecond)
+		time.Sleep(answerTimeout/2 - time.Millisecond)
 		m.expect("just before the answer is late")
 		time.Sleep(time.Millisecond)
 		m.expect("it is late", "evicted 0", "pod 0 DeviceFailureEvicted: the pod is evicted: "+ill)
@@ -33,28 +33,28 @@ func TestADeviceThatIsHealthyAgainIsNotReplaced(t *testing.T) {
 	run(t, Rule{Replace, 0}, nil, func(m *machine) {
 		m.restarts("0")
 		m.breaks("0 Xid79")
-		m.look()
+		m.inspect()
 		if !m.granted[0].Requests() {
-			t.Error("nothing is asked for")
+			t.Error("nothing is requested")
 		}
 		m.breaks()
-		m.expect("healthy again", "asks for 0: []", "node Normal: device resource/group/gpu/0 is healthy again")
+		m.expect("healthy again", "node Normal: device resource/group/gpu/0 is healthy again", "requests 0: []")
 		time.Sleep(time.Hour)
 		m.expect("nothing follows")
 		m.expectCondition("healthy again", "0", "DevicesHealthy=True DevicesHealthy")
 	})
 }
 
-func TestAPodThatIsGivenAnotherDeviceIsHealthy(t *testing.T) {
+func TestAPodWithAReplacedDeviceIsHealthy(t *testing.T) {
 	run(t, Rule{Replace, 0}, nil, func(m *machine) {
 		m.restarts("0")
 		m.breaks("0 Xid79")
-		m.look()
-		m.stop() // the record of grants says nothing here when it changes
-		m.granted[0].Asked = nil
+		m.inspect()
+		m.stop() // the checkpoint of grants says nothing here when it changes
+		m.granted[0].Pending = nil
 		m.granted[0].PodInfo = m.granted[1].PodInfo
 		m.start()
-		m.look()
+		m.inspect()
 		m.expectCondition("with another device", "0", "DevicesHealthy=True DevicesHealthy")
 		time.Sleep(time.Hour)
 		m.expect("nothing follows")
@@ -93,21 +93,21 @@ func TestReplaceMeansEvictWhereDevicesCannotBeReplaced(t *testing.T) {
 	}
 }
 
-func TestAPodThatChangesItsMindIsAskedForNoMore(t *testing.T) {
+func TestAPodWithAnotherPolicyHasItsRequestWithdrawn(t *testing.T) {
 	run(t, Rule{Replace, 0}, nil, func(m *machine) {
 		m.restarts("0")
 		m.breaks("0 Xid79")
-		m.look()
+		m.inspect()
 		m.wants("0", "Ignore", "")
-		m.expect("another policy", "asks for 0: []", podIll+"; the container is left alone")
+		m.expect("another policy", podIll+"; the container is left alone", "requests 0: []")
 		m.wants("0", "Replace", "")
-		m.look()
+		m.inspect()
 		m.pods.change(func(all map[string]pods.Pod) {
 			pod := all["0"]
 			pod.Failure.Terminating = true
 			all["0"] = pod
 		})
-		m.expect("it is being deleted", "asks for 0: []")
+		m.expect("it is being deleted", "requests 0: []")
 	})
 }
 
@@ -120,7 +120,7 @@ func (m *machine) unstarted(id string, containers ...string) {
 	})
 }
 
-func TestAContainerThatNeverRanIsGivenAnotherDeviceByDefault(t *testing.T) {
+func TestAContainerThatNeverRanGetsAnotherDeviceByDefault(t *testing.T) {
 	run(t, Rule{Policy: Ignore}, nil, func(m *machine) {
 		m.unstarted("0", "main")
 		m.breaks("0 Xid79")
@@ -128,8 +128,8 @@ func TestAContainerThatNeverRanIsGivenAnotherDeviceByDefault(t *testing.T) {
 		m.expect("it fails", nodeIll,
 			podIll+"; the container, which never ran, is given another one if it is so at "+due)
 		time.Sleep(unstartedDelay)
-		m.expect("then", "asks for 0: [main]")
-		time.Sleep(answerLimit)
+		m.expect("then", "requests 0: [main]")
+		time.Sleep(answerTimeout)
 		m.expect("without an answer", "evicted 0", "pod 0 DeviceFailureEvicted: the pod is evicted: "+ill)
 	})
 }
@@ -149,11 +149,11 @@ func TestAPodWhoseContainerNeverRanIsEvictedWhereDevicesAreNotReplaced(t *testin
 	})
 }
 
-func TestAContainerThatHasStartedMeanwhileIsLeftAlone(t *testing.T) {
+func TestAContainerThatHasStartedIsNotReplaced(t *testing.T) {
 	run(t, Rule{Policy: Ignore}, nil, func(m *machine) {
 		m.unstarted("0", "main")
 		m.breaks("0 Xid79")
-		m.look()
+		m.inspect()
 		m.unstarted("0")
 		m.expect("it has started", podIll+"; the container is left alone")
 		time.Sleep(time.Hour)
@@ -161,7 +161,7 @@ func TestAContainerThatHasStartedMeanwhileIsLeftAlone(t *testing.T) {
 	})
 }
 
-func TestAPodThatWantsToBeLeftAloneIsLeftAlone(t *testing.T) {
+func TestAPodWithPolicyIgnoreIsNotTouched(t *testing.T) {
 	run(t, Rule{Policy: Ignore}, nil, func(m *machine) {
 		m.unstarted("0", "main")
 		m.wants("0", "Ignore", "")

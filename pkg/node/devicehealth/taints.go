@@ -61,16 +61,16 @@ func (t *Taints) Set(ctx context.Context, annotation string) {
 		}
 	}
 	if !first && err == nil {
-		t.announce("tainted", missing(list, t.list))
-		t.announce("no longer tainted", missing(t.list, list))
+		t.announce("tainted", withoutListed(list, t.list))
+		t.announce("no longer tainted", withoutListed(t.list, list))
 	}
 	t.list, t.noticed = list, noticed
 	close(t.changed)
 	t.changed = make(chan struct{})
 }
 
-// missing returns those that the others do not have.
-func missing(list, others []deviceinfo.DeviceTaint) []deviceinfo.DeviceTaint {
+// withoutListed returns those that the others do not have.
+func withoutListed(list, others []deviceinfo.DeviceTaint) []deviceinfo.DeviceTaint {
 	return slices.DeleteFunc(slices.Clone(list), func(t deviceinfo.DeviceTaint) bool {
 		return slices.ContainsFunc(others, func(other deviceinfo.DeviceTaint) bool {
 			return t.Device == other.Device && t.Taint() == other.Taint()
@@ -107,11 +107,11 @@ func (t *Taints) List() (list []deviceinfo.DeviceTaint, changed <-chan struct{})
 }
 
 // since returns since when a device has a taint.
-func (t *Taints) since(of deviceinfo.DeviceTaint) time.Time {
+func (t *Taints) since(taint deviceinfo.DeviceTaint) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if noticed, ok := t.noticed[of]; ok {
+	if noticed, ok := t.noticed[taint]; ok {
 		return noticed
 	}
-	return of.TimeAdded
+	return taint.TimeAdded
 }

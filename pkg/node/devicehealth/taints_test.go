@@ -41,11 +41,11 @@ func (s *tainting) start() {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	s.taints = NewTaints(s)
 	s.taints.Set(ctx, s.annotation)
-	keeper := NewTaintKeeper(TaintOptions{
+	controller := NewTaintController(TaintOptions{
 		Taints: s.taints, Grants: s.granted, Pods: s.pods, Events: s, Metrics: s,
 	}, s.client)
 	var running sync.WaitGroup
-	running.Go(func() { keeper.Run(ctx) })
+	running.Go(func() { controller.Run(ctx) })
 	s.stop = func() { cancel(); running.Wait() }
 	synctest.Wait()
 }
@@ -81,7 +81,7 @@ func (s *tainting) tolerates(id string, seconds *int64) {
 
 func (s *tainting) expect(what string, want ...string) {
 	s.t.Helper()
-	got := s.look()
+	got := s.inspect()
 	if len(got)+len(want) > 0 {
 		if diff := cmp.Diff(want, got); diff != "" {
 			s.t.Errorf("%s (-want +got):\n%s", what, diff)
@@ -171,11 +171,11 @@ func TestTaintsThatCannotBeReadEvictNoPod(t *testing.T) {
 		taint.TimeAdded = time.Time{}
 		s.tolerates("0", ptr.To[int64](10))
 		s.taint(taint)
-		if said := s.look(); len(said) != 2 {
+		if said := s.inspect(); len(said) != 2 {
 			t.Errorf("said %q", said)
 		}
 		time.Sleep(10 * time.Second)
-		if said := s.look(); len(said) != 2 || said[0] != "evicted 0" {
+		if said := s.inspect(); len(said) != 2 || said[0] != "evicted 0" {
 			t.Errorf("after ten seconds, said %q", said)
 		}
 	})

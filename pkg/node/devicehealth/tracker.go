@@ -81,6 +81,14 @@ type unhealthy struct {
 // isFailure reports whether the device itself is known to have failed.
 func (u unhealthy) isFailure() bool { return u.Reason != plugins.ReasonPluginGone }
 
+// unbroken returns since when it is unhealthy without a break.
+func (u unhealthy) unbroken() time.Time {
+	if u.Relapsed.After(u.since) {
+		return u.Relapsed.UTC().Truncate(time.Second)
+	}
+	return u.since
+}
+
 // published returns the device as the node's annotation has it.
 func (u unhealthy) published() deviceinfo.UnhealthyDevice {
 	return deviceinfo.UnhealthyDevice{
@@ -109,7 +117,7 @@ func (t *Tracker) Seed(ctx context.Context, annotation string) {
 	}
 	list, err := deviceinfo.DecodeUnhealthy(annotation)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "It is not known since when devices were unhealthy before this start")
+		klog.FromContext(ctx).Error(err, "Cannot read since when devices are unhealthy")
 	}
 	for _, d := range list {
 		t.seeds[d.Device] = d

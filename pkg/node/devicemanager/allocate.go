@@ -26,7 +26,7 @@ func (m *Manager) PreStart(ctx context.Context, resource types.ResourceName, ids
 	if err != nil || !s.preStart {
 		return err
 	}
-	err = m.call(ctx, resource, "PreStartContainer", preStartLimit, func(ctx context.Context) error {
+	err = m.call(ctx, resource, "PreStartContainer", preStartTimeout, func(ctx context.Context) error {
 		_, err := s.plugin.PreStartContainer(ctx, &pluginapi.PreStartContainerRequest{DevicesIds: ids})
 		return err
 	})
@@ -55,7 +55,7 @@ func (m *Manager) call(
 
 // await returns the session that serves the resource as soon as it lists the devices as healthy.
 func (m *Manager) await(ctx context.Context, name types.ResourceName, ids []string) (*session, error) {
-	ctx, cancel := context.WithTimeout(ctx, awaitLimit)
+	ctx, cancel := context.WithTimeout(ctx, awaitTimeout)
 	defer cancel()
 	for {
 		m.mu.Lock()
@@ -85,24 +85,24 @@ func Decode(answer []byte) (device.Allocation, error) {
 		return device.Allocation{}, fmt.Errorf("%w: %w", errAnswer, err)
 	}
 	allocation := device.Allocation{Envs: response.GetEnvs(), Annotations: response.GetAnnotations()}
-	for _, d := range firsts(response.GetDevices(), (*pluginapi.DeviceSpec).GetContainerPath) {
+	for _, d := range firstOfEach(response.GetDevices(), (*pluginapi.DeviceSpec).GetContainerPath) {
 		allocation.Devices = append(allocation.Devices, device.HostDevice{
 			HostPath: d.GetHostPath(), ContainerPath: d.GetContainerPath(), Permissions: d.GetPermissions(),
 		})
 	}
-	for _, m := range firsts(response.GetMounts(), (*pluginapi.Mount).GetContainerPath) {
+	for _, m := range firstOfEach(response.GetMounts(), (*pluginapi.Mount).GetContainerPath) {
 		allocation.Mounts = append(allocation.Mounts, device.HostMount{
 			HostPath: m.GetHostPath(), ContainerPath: m.GetContainerPath(), Readonly: m.GetReadOnly(),
 		})
 	}
-	for _, d := range firsts(response.GetCdiDevices(), (*pluginapi.CDIDevice).GetName) {
+	for _, d := range firstOfEach(response.GetCdiDevices(), (*pluginapi.CDIDevice).GetName) {
 		allocation.CDIDevices = append(allocation.CDIDevices, d.GetName())
 	}
 	return allocation, nil
 }
 
-// firsts returns the first element of each key.
-func firsts[T any](list []T, key func(T) string) []T {
+// firstOfEach returns the first element of each key.
+func firstOfEach[T any](list []T, key func(T) string) []T {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(list, func(element T) bool {
 		duplicate := seen[key(element)]

@@ -18,7 +18,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 )
 
-func TestThePluginIsAskedForExactlyTheGivenDevices(t *testing.T) {
+func TestAllocateHasExactlyTheAllocatedDevices(t *testing.T) {
 	h := startManager(t, tempDirectory(t))
 	p := startPlugin(t, h.socket("p.sock"), dev("a"), dev("b"), dev("c"))
 	mustRegister(t, h, p, qat)
@@ -43,7 +43,7 @@ func TestThePluginIsAskedForExactlyTheGivenDevices(t *testing.T) {
 	}
 }
 
-func TestAPluginThatWantsToPrepareDevicesIsTold(t *testing.T) {
+func TestPreStartIsCalledForPluginsThatRequireIt(t *testing.T) {
 	h := startManager(t, tempDirectory(t))
 	p := startPlugin(t, h.socket("p.sock"), dev("a"))
 	p.PreStart = true
@@ -77,7 +77,7 @@ func TestAPluginThatFailsToAllocateIsQuoted(t *testing.T) {
 	}
 }
 
-func TestACallThatTakesLongGoesOnAndItsAnswerIsForTheNextTry(t *testing.T) {
+func TestTheAnswerOfASlowCallIsKeptForTheNextTry(t *testing.T) {
 	for name, fails := range map[string]error{"an answer": nil, "an error": errors.New("no firmware")} {
 		t.Run(name, func(t *testing.T) {
 			h := startManager(t, tempDirectory(t))
@@ -120,7 +120,7 @@ func TestACallThatTakesLongGoesOnAndItsAnswerIsForTheNextTry(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatNoContainerFetchesIsForgotten(t *testing.T) {
+func TestAnUnusedAnswerExpires(t *testing.T) {
 	h := startManager(t, tempDirectory(t))
 	p := startPlugin(t, h.socket("p.sock"), dev("a"))
 	mustRegister(t, h, p, qat)
@@ -140,7 +140,7 @@ func TestAnAnswerThatNoContainerFetchesIsForgotten(t *testing.T) {
 		}
 		return nil
 	})
-	h.clock.Step(answerKeep + time.Second)
+	h.clock.Step(answerTTL + time.Second)
 	if _, err := h.Allocate(t.Context(), qat, []string{"a"}, "other/main"); err != nil {
 		t.Fatal(err)
 	}
@@ -177,12 +177,12 @@ func TestAContainerWaitsForAPluginThatComesLate(t *testing.T) {
 	}
 }
 
-func TestWhoWaitsInVainLearnsWhy(t *testing.T) {
+func TestATimeoutOfAContainerNamesItsReason(t *testing.T) {
 	h := startManager(t, tempDirectory(t))
 	p := startPlugin(t, h.socket("p.sock"), dev("a"), unhealthy("b"))
 	mustRegister(t, h, p, qat)
 	h.has(t, qat, map[string]bool{"none/a": true, "none/b": false})
-	for want, ask := range map[string]func(context.Context) error{
+	for want, call := range map[string]func(context.Context) error{
 		"no device plugin of nvidia.com/gpu has registered": func(ctx context.Context) error {
 			_,
 				err := h.Allocate(ctx, gpu, []string{"a"}, "pod/main")
@@ -199,7 +199,7 @@ func TestWhoWaitsInVainLearnsWhy(t *testing.T) {
 		},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		if err := ask(ctx); err == nil || !strings.Contains(err.Error(), want) {
+		if err := call(ctx); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q", err, want)
 		}
 		cancel()
@@ -214,7 +214,7 @@ func TestWhoWaitsInVainLearnsWhy(t *testing.T) {
 	}
 }
 
-func TestAllOfAnAnswerReachesTheContainerAndOfTwoTheFirst(t *testing.T) {
+func TestAContainerGetsAllOfAnAnswerAndTheFirstOfDuplicates(t *testing.T) {
 	answer, err := proto.Marshal(&pluginapi.ContainerAllocateResponse{
 		Envs:        map[string]string{"A": "1"},
 		Annotations: map[string]string{"a.b/c": "d"},
@@ -265,7 +265,7 @@ func FuzzDecodeNeverNamesAContainerPathTwice(f *testing.F) {
 	})
 }
 
-func FuzzWhatIsRememberedIsReadBack(f *testing.F) {
+func FuzzStateFileRoundTrip(f *testing.F) {
 	f.Add(
 		[]byte(
 			`{"devices":["resource/group/numa/0/intel.com:qat/a/device","resource/group/numa/none/nvidia.com:gpu/b/device"]}`))

@@ -39,9 +39,9 @@ type allocateCall struct {
 // Decode. The caller keeps it and uses it again when the container is created again, as the kubelet
 // does, unless the machine has booted since.
 //
-// It waits up to awaitLimit for a plugin that is restarting, and up to answerLimit for the answer.
-// A plugin may need longer than a caller has: the call goes on, and its outcome is kept for the
-// next Allocate with the same arguments, which joins a call that still runs.
+// It waits up to awaitTimeout for a plugin that is restarting, and up to answerTimeout for the
+// answer. A plugin may need longer than a caller has: the call goes on, and its outcome is kept for
+// the next Allocate with the same arguments, which joins a call that still runs.
 func (m *Manager) Allocate(
 	ctx context.Context, resource types.ResourceName, ids []string, container string,
 ) (answer []byte, err error) {
@@ -55,7 +55,7 @@ func (m *Manager) Allocate(
 		}
 		c = m.start(ctx, s, key, ids)
 	}
-	timer := time.NewTimer(answerLimit)
+	timer := time.NewTimer(answerTimeout)
 	defer timer.Stop()
 	select {
 	case <-c.done:
@@ -81,14 +81,14 @@ func (m *Manager) start(ctx context.Context, s *session, key callKey, ids []stri
 	defer m.mu.Unlock()
 	now := m.options.Clock.Now()
 	maps.DeleteFunc(m.calls, func(_ callKey, c *allocateCall) bool { // containers that did not come again
-		return !c.ended.IsZero() && now.Sub(c.ended) > answerKeep
+		return !c.ended.IsZero() && now.Sub(c.ended) > answerTTL
 	})
 	if c := m.calls[key]; c != nil {
 		return c
 	}
 	c := &allocateCall{done: make(chan struct{})}
 	m.calls[key] = c
-	ctx = context.WithoutCancel(ctx) // it ends with the session, or after allocateLimit
+	ctx = context.WithoutCancel(ctx) // it ends with the session, or after allocateTimeout
 	s.calls.Go(func() {
 		answer, err := m.allocate(ctx, s, ids)
 		m.mu.Lock()
@@ -111,7 +111,7 @@ func (m *Manager) forgetCall(key callKey, c *allocateCall) {
 // allocate calls Allocate of the session's plugin.
 func (m *Manager) allocate(ctx context.Context, s *session, ids []string) (answer []byte, err error) {
 	var response *pluginapi.AllocateResponse
-	err = m.call(ctx, s.resource, "Allocate", allocateLimit, func(ctx context.Context) (err error) {
+	err = m.call(ctx, s.resource, "Allocate", allocateTimeout, func(ctx context.Context) (err error) {
 		request := &pluginapi.ContainerAllocateRequest{DevicesIds: ids}
 		response, err = s.plugin.Allocate(ctx, &pluginapi.AllocateRequest{
 			ContainerRequests: []*pluginapi.ContainerAllocateRequest{request},

@@ -16,9 +16,9 @@
 //     device that is listed twice is one device.
 //   - Unhealthy devices are not allocatable. When the plugin's stream ends, none is, at once. The
 //     devices remain known for [Keep], and across a restart of this program by a state file.
-//   - The kubelet must not serve it too: while it does, nothing is published here. While it only
-//     remembers it, the resource can be taken over, see Takeover; without that it is not offered
-//     until the kubelet has forgotten it.
+//   - While the kubelet serves it too, nothing is published here: its devices would be given out
+//     twice. While the kubelet only remembers it, the resource can be taken over, see Takeover;
+//     without that it is not offered until the kubelet has forgotten it.
 //
 // Package kubeletdevice defines the names of the devices.
 package devicemanager
@@ -32,19 +32,20 @@ const (
 	StateFileName   = "devices"
 )
 
-// Keep is how long the devices of a plugin that is gone remain known: as long as with the kubelet.
-const Keep = 5 * time.Minute
+// KeepCapacity is how long the devices of a plugin that is gone remain known: as long as with the
+// kubelet.
+const KeepCapacity = 5 * time.Minute
 
 const (
-	dialLimit     = 10 * time.Second // for a plugin that registers to be connected, or to answer GetInfo
-	optionsLimit  = time.Minute      // for it to answer GetDevicePluginOptions
-	notifyLimit   = 5 * time.Second  // for a plugin to be notified whether it is registered
-	allocateLimit = 10 * time.Minute // for a call of Allocate, whether or not a container waits for it
-	answerLimit   = 20 * time.Second // for a container to wait for the answer of such a call
-	answerKeep    = 10 * time.Minute // for an answer that came too late to be fetched
-	preStartLimit = 30 * time.Second // for PreStartContainer
-	awaitLimit    = 10 * time.Second // for a plugin that is restarting to be back when a container needs it
-	// returnLimit is for the plugins of the state file to register after a start. Until then nobody
-	// is notified that their devices are gone.
-	returnLimit = 15 * time.Second
+	dialTimeout     = 10 * time.Second // for a plugin that registers to be connected, or to answer GetInfo
+	optionsTimeout  = time.Minute      // for it to answer GetDevicePluginOptions
+	notifyTimeout   = 5 * time.Second  // for a plugin to be notified whether it is registered
+	allocateTimeout = 10 * time.Minute // for a call of Allocate, whether or not a container waits for it
+	answerTimeout   = 20 * time.Second // for a container to wait for the answer of such a call
+	answerTTL       = 10 * time.Minute // for an answer that came too late to be fetched
+	preStartTimeout = 30 * time.Second // for PreStartContainer
+	awaitTimeout    = 10 * time.Second // for a plugin that is restarting to be back when a container needs it
+	// returnTimeout is for the plugins of the state file to register after a start. Until then
+	// nobody is notified that their devices are gone.
+	returnTimeout = 15 * time.Second
 )

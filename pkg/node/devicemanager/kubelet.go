@@ -18,7 +18,7 @@ import (
 
 const (
 	kubeletInterval = 10 * time.Second // between two checks of what the kubelet serves
-	kubeletLimit    = 2 * time.Second  // for one of them
+	kubeletTimeout  = 2 * time.Second  // for one of them
 	// RivalInterval is for how long the kubelet must not have had a plugin's devices before its
 	// resource is taken over: a plugin needs some seconds to register again with a kubelet that
 	// restarts.
@@ -44,14 +44,14 @@ func FromKubelet(socket, checkpoint string) KubeletResources {
 type kubeletReader struct{ socket, checkpoint string }
 
 // Resources implements KubeletResources.
-func (k kubeletReader) Resources(ctx context.Context) (map[types.ResourceName]KubeletHas, error) {
+func (k kubeletReader) Resources(ctx context.Context) (map[types.ResourceName]KubeletHolding, error) {
 	state, err := kubeletstate.Read(k.checkpoint)
 	if err != nil {
 		return nil, err
 	}
-	known := map[types.ResourceName]KubeletHas{}
+	known := map[types.ResourceName]KubeletHolding{}
 	for _, resource := range state.Resources {
-		known[resource] = KubeletHas{}
+		known[resource] = KubeletHolding{}
 	}
 	if listed, err := readDevices(ctx, k.socket, state, known); err != nil {
 		klog.FromContext(ctx).V(4).Info("The kubelet does not report its devices", logkey.Reason, err.Error())
@@ -64,11 +64,11 @@ func (k kubeletReader) Resources(ctx context.Context) (map[types.ResourceName]Ku
 
 // addHoldings adds to known what pods hold by the kubelet's checkpoint, which may have pods that
 // are gone.
-func addHoldings(state kubeletstate.State, known map[types.ResourceName]KubeletHas) {
+func addHoldings(state kubeletstate.State, known map[types.ResourceName]KubeletHolding) {
 	for _, holding := range state.Holdings {
 		has := known[holding.Resource]
 		if !holding.Placeholder {
-			has.Pod = "with UID " + holding.PodUID
+			has.Pod = first(has.Pod, "with UID "+holding.PodUID)
 		}
 		known[holding.Resource] = has
 	}
@@ -77,7 +77,7 @@ func addHoldings(state kubeletstate.State, known map[types.ResourceName]KubeletH
 // readDevices adds to known the devices that pods hold, and those that the kubelet would allocate.
 // listed says that the first are complete.
 func readDevices(
-	ctx context.Context, socket string, state kubeletstate.State, known map[types.ResourceName]KubeletHas,
+	ctx context.Context, socket string, state kubeletstate.State, known map[types.ResourceName]KubeletHolding,
 ) (listed bool, err error) {
 	if _, err := os.Lstat(socket); err != nil {
 		return false, err
@@ -87,7 +87,7 @@ func readDevices(
 		return false, err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, kubeletLimit)
+	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
 	defer cancel()
 	client := podresourcesapi.NewPodResourcesListerClient(conn)
 	held, heldErr := client.List(ctx, &podresourcesapi.ListPodResourcesRequest{})
@@ -97,7 +97,7 @@ func readDevices(
 				resource := types.ResourceName(d.GetResourceName())
 				has := known[resource]
 				if !state.IsPlaceholder(resource, d.GetDeviceIds()) {
-					has.Pod = pod.GetNamespace() + "/" + pod.GetName()
+					has.Pod = first(has.Pod, pod.GetNamespace()+"/"+pod.GetName())
 				}
 				known[resource] = has
 			}
@@ -110,7 +110,7 @@ func readDevices(
 			if kubeletstate.IsPlaceholderID(id) {
 				has.Placeholder = true
 			} else {
-				has.Device = id
+				has.Device = first(has.Device, id)
 			}
 			known[types.ResourceName(d.GetResourceName())] = has
 		}
@@ -122,6 +122,15 @@ func readDevices(
 		return true, Reason(freeErr)
 	}
 	return true, nil
+}
+
+// first returns the first of two texts that are not empty. The kubelet lists pods and devices in
+// another order each time.
+func first(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return min(a, b)
 }
 
 // findConflict returns the conflict of a resource now. What is unknown is none.
@@ -137,7 +146,7 @@ func (m *Manager) findConflict(ctx context.Context, r *resource) *conflict {
 
 // conflictWith returns the resource's conflict with what the kubelet knows, or nil. The caller
 // holds mu.
-func (r *resource) conflictWith(known map[types.ResourceName]KubeletHas) *conflict {
+func (r *resource) conflictWith(known map[types.ResourceName]KubeletHolding) *conflict {
 	found := conflictOf(r.name, known)
 	if found == nil || r.ownership.isRegistered() || r.ownership.isTaken() && found.Device == "" {
 		return nil
@@ -172,7 +181,7 @@ func (m *Manager) WatchKubelet(ctx context.Context, each func(context.Context)) 
 }
 
 // kubeletResources returns what the kubelet has; nothing where no kubelet is known.
-func (m *Manager) kubeletResources(ctx context.Context) (map[types.ResourceName]KubeletHas, error) {
+func (m *Manager) kubeletResources(ctx context.Context) (map[types.ResourceName]KubeletHolding, error) {
 	if m.options.KubeletResources == nil {
 		return nil, nil
 	}
@@ -181,7 +190,7 @@ func (m *Manager) kubeletResources(ctx context.Context) (map[types.ResourceName]
 
 // ReadKubelet returns what the kubelet has now, and keeps it for Kubelet and KubeletServes. An
 // error says that it is unknown.
-func (m *Manager) ReadKubelet(ctx context.Context) (map[types.ResourceName]KubeletHas, error) {
+func (m *Manager) ReadKubelet(ctx context.Context) (map[types.ResourceName]KubeletHolding, error) {
 	known, err := m.kubeletResources(ctx)
 	if err == nil {
 		m.mu.Lock()
@@ -193,7 +202,7 @@ func (m *Manager) ReadKubelet(ctx context.Context) (map[types.ResourceName]Kubel
 
 // Kubelet returns what the kubelet has, as of some seconds ago, and whether that was tried to be
 // read. What could not be read is nothing. The map must not be changed.
-func (m *Manager) Kubelet() (known map[types.ResourceName]KubeletHas, read bool) {
+func (m *Manager) Kubelet() (known map[types.ResourceName]KubeletHolding, read bool) {
 	select {
 	case <-m.kubeletRead:
 		read = true
@@ -223,7 +232,7 @@ func (m *Manager) KubeletServes(ctx context.Context, is func(types.ResourceName)
 }
 
 // updateConflicts records what the kubelet knows.
-func (m *Manager) updateConflicts(ctx context.Context, known map[types.ResourceName]KubeletHas) {
+func (m *Manager) updateConflicts(ctx context.Context, known map[types.ResourceName]KubeletHolding) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, r := range m.resources {

@@ -13,11 +13,12 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/kubedevice/kubedevice/pkg/node/plugins"
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -99,7 +100,7 @@ func TestAResourceOfWhichAPodHoldsADeviceOfTheKubeletsIsOfferedWhenTheKubeletAdm
 	mustRegister(t, h, startPlugin(t, h.socket("q.sock"), dev("a")), gpu)
 	h.has(t, gpu, map[string]bool{"none/a": true})
 	eventually(t, func() error {
-		if err := h.state(qat).Err; err == nil || !strings.Contains(err.Error(),
+		if err := h.state(qat).ErrWithheld(); err == nil || !strings.Contains(err.Error(),
 			"pod default/train holds a device of intel.com/qat that the kubelet has allocated") {
 			return fmt.Errorf("the state says %v", err)
 		}
@@ -121,7 +122,7 @@ func TestAResourceOfWhichAPodHoldsADeviceOfTheKubeletsIsOfferedWhenTheKubeletAdm
 	}
 }
 
-func TestAResourceThatTheKubeletServesIsRefused(t *testing.T) {
+func TestAResourceThatTheKubeletServesIsOfferedWhenItsPluginHasLeft(t *testing.T) {
 	directory := tempDirectory(t)
 	socket := filepath.Join(directory, "kubelet.sock")
 	h := startManager(t, directory, func(o *Options) {
@@ -133,31 +134,40 @@ func TestAResourceThatTheKubeletServesIsRefused(t *testing.T) {
 	h.has(t, gpu, map[string]bool{"none/a": true})
 
 	kubelet := startKubelet(t, socket)
-	kubelet.serve(qat, "b")
-	err := p.register(t, h.Manager, qat)
-	if status.Code(err) != codes.AlreadyExists || !strings.Contains(err.Error(),
-		"resource intel.com/qat is registered with the kubelet, too, which has its device b") {
-		t.Errorf("the plugin was notified of %v", err)
-	}
-	kubelet.serve(qat) // its plugin has left: the kubelet has the resource without a device
+	kubelet.serve(qat, "b", "c")
 	mustRegister(t, h, p, qat)
+	eventually(t, func() error {
+		if err := h.state(qat).ErrWithheld(); err == nil || !strings.Contains(err.Error(),
+			"resource intel.com/qat is registered with the kubelet, too, which has its device b") {
+			return fmt.Errorf("the state says %v", err)
+		}
+		return nil
+	})
+	h.has(t, qat, nil)
+
+	kubelet.serve(qat) // its plugin has left: the kubelet has the resource without a device
+	known, err := h.ReadKubelet(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.updateConflicts(t.Context(), known)
 	h.has(t, qat, map[string]bool{"none/a": true})
 }
 
 // served is what a kubelet serves that nobody else asks.
 type served struct {
 	mu  sync.Mutex
-	has map[types.ResourceName]KubeletHas
+	has map[types.ResourceName]KubeletHolding
 }
 
-func (s *served) Resources(context.Context) (map[types.ResourceName]KubeletHas, error) {
+func (s *served) Resources(context.Context) (map[types.ResourceName]KubeletHolding, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.has, nil
 }
 
 // set has the kubelet serve something else, and the manager notice.
-func (s *served) set(t *testing.T, h *testManager, has map[types.ResourceName]KubeletHas) {
+func (s *served) set(t *testing.T, h *testManager, has map[types.ResourceName]KubeletHolding) {
 	t.Helper()
 	s.mu.Lock()
 	s.has = has
@@ -173,14 +183,36 @@ func TestAResourceThatTheKubeletBeginsToServeIsOfferedNoMore(t *testing.T) {
 	h.has(t, qat, map[string]bool{"none/a": true})
 	h.has(t, gpu, map[string]bool{"none/a": true})
 
-	kubelet.set(t, h, map[types.ResourceName]KubeletHas{qat: {Device: "b"}})
+	kubelet.set(t, h, map[types.ResourceName]KubeletHolding{qat: {Device: "b"}})
 	h.has(t, qat, nil)
 	h.has(t, gpu, map[string]bool{"none/a": true})
-	if err := h.state(qat).Err; err == nil || !strings.Contains(err.Error(), "registered with the kubelet, too") {
-		t.Errorf("the state says %v", err)
+	if s := h.state(qat); s.Err != nil || s.ErrWithheld() == nil ||
+		!strings.Contains(s.ErrWithheld().Error(), "registered with the kubelet, too") {
+		t.Errorf("the state says %v, %v", s.Err, s.ErrWithheld())
 	}
 	kubelet.set(t, h, nil)
 	h.has(t, qat, map[string]bool{"none/a": true})
+}
+
+// The kubelet's plugin leaves before it is looked at again: it may be restarting.
+func TestAPluginThatRegistersWhileTheKubeletServesIsNotTakenOverAtOnce(t *testing.T) {
+	kubelet := &served{has: map[types.ResourceName]KubeletHolding{qat: {Device: "b"}}}
+	h := startManager(t, tempDirectory(t), func(o *Options) { o.KubeletResources = kubelet })
+	mustRegister(t, h, startPlugin(t, h.socket("p.sock"), dev("a")), qat)
+	kubelet.set(t, h, map[types.ResourceName]KubeletHolding{qat: {}})
+	eventually(t, func() error {
+		if h.state(qat).ErrWithheld() == nil {
+			return fmt.Errorf("the plugin has not listed its devices")
+		}
+		return nil
+	})
+	if contested := h.Contest(nothing); len(contested) > 0 {
+		t.Errorf("%v is taken over at once", contested)
+	}
+	h.clock.Step(RivalInterval)
+	if contested := h.Contest(nothing); len(contested) != 1 {
+		t.Errorf("after a while %v is taken over", contested)
+	}
 }
 
 func TestAPluginThatMovesToTheKubeletIsForgottenAtOnce(t *testing.T) {
@@ -192,10 +224,10 @@ func TestAPluginThatMovesToTheKubeletIsForgottenAtOnce(t *testing.T) {
 	p.Stop()
 	h.has(t, qat, map[string]bool{"none/a": false})
 
-	kubelet.set(t, h, map[types.ResourceName]KubeletHas{qat: {Device: "a"}})
+	kubelet.set(t, h, map[types.ResourceName]KubeletHolding{qat: {Device: "a"}})
 	h.has(t, qat, nil)
-	if err := h.state(qat).Err; err != nil {
-		t.Errorf("the state says %v", err)
+	if s := h.state(qat); s.Err != nil || s.ErrWithheld() != nil {
+		t.Errorf("the state says %v, %v", s.Err, s.ErrWithheld())
 	}
 }
 
@@ -210,7 +242,7 @@ func TestAResourceThatTheKubeletStillRemembersIsOfferedWhenItHasForgotten(t *tes
 	h := startManager(t, directory, func(o *Options) { o.KubeletResources = served })
 	mustRegister(t, h, startPlugin(t, h.socket("p.sock"), dev("a")), qat)
 	eventually(t, func() error {
-		if err := h.state(qat).Err; err == nil || !strings.Contains(err.Error(),
+		if err := h.state(qat).ErrWithheld(); err == nil || !strings.Contains(err.Error(),
 			"the kubelet still remembers a device plugin of intel.com/qat") {
 			return fmt.Errorf("the state says %v", err)
 		}
@@ -227,7 +259,40 @@ func TestAResourceThatTheKubeletStillRemembersIsOfferedWhenItHasForgotten(t *tes
 	}
 	h.updateConflicts(t.Context(), now)
 	h.has(t, qat, map[string]bool{"none/a": true})
-	if err := h.state(qat).Err; err != nil {
-		t.Errorf("after that the state says %v", err)
+	if s := h.state(qat); s.Err != nil || s.ErrWithheld() != nil {
+		t.Errorf("after that the state says %v, %v", s.Err, s.ErrWithheld())
+	}
+}
+
+// A plugin that leaves while the kubelet remembers its resource is gone: two do not claim it.
+func TestAPluginThatLeavesWhileTheKubeletHasItsResourceIsGone(t *testing.T) {
+	kubelet := &served{}
+	h := startManager(t, tempDirectory(t), func(o *Options) { o.KubeletResources = kubelet })
+	p := startPlugin(t, h.socket("p.sock"), dev("a"))
+	mustRegister(t, h, p, qat)
+	h.has(t, qat, map[string]bool{"none/a": true})
+	kubelet.set(t, h, map[types.ResourceName]KubeletHolding{qat: {}})
+	if s := h.state(qat); s.Err != nil || s.ErrWithheld() == nil {
+		t.Errorf("while both have it, the state says %v, %v", s.Err, s.ErrWithheld())
+	}
+	p.Stop()
+	eventually(t, func() error {
+		if s := h.state(qat); s.Err == nil || s.ErrWithheld() != nil {
+			return fmt.Errorf("the state says %v, %v", s.Err, s.ErrWithheld())
+		}
+		return nil
+	})
+}
+
+func TestADeviceThatIsWithheldSaysWhy(t *testing.T) {
+	h := startManager(t, tempDirectory(t))
+	mustRegister(t, h, startPlugin(t, h.socket("p.sock"), dev("a"), dev("b")), qat)
+	h.has(t, qat, map[string]bool{"none/a": true, "none/b": true})
+	h.Withhold(map[types.ResourceName]string{"resource/group/numa/none/intel.com:qat/a/device": "a pod has it"})
+	h.has(t, qat, map[string]bool{"none/a": false, "none/b": true})
+	id := "resource/group/numa/none/intel.com:qat/a"
+	want := map[string]device.Health{id: {Device: id, Reason: plugins.ReasonWithheld, Message: "a pod has it"}}
+	if diff := cmp.Diff(want, h.state(qat).Health); diff != "" {
+		t.Errorf("the health of devices (-want +got):\n%s", diff)
 	}
 }

@@ -68,8 +68,8 @@ func readList(resource types.ResourceName, listed []*pluginapi.Device) (deviceLi
 	}
 	sortByID(list.devices)
 	list.remark = errors.Join(
-		repeated.of(resource, "lists devices more than once, and each of them counts as one"),
-		unnamed.of(resource, "lists devices that cannot be offered"))
+		repeated.remarkOn(resource, "lists devices more than once, and each of them counts as one"),
+		unnamed.remarkOn(resource, "lists devices that cannot be offered"))
 	return list, nil
 }
 
@@ -79,8 +79,8 @@ const maxNamed = 3
 // remarks are what is to be said of devices of one kind, each once.
 type remarks map[string]bool
 
-// of returns the remark on a resource, or nil.
-func (r remarks) of(resource types.ResourceName, what string) error {
+// remarkOn returns the remark on a resource, or nil.
+func (r remarks) remarkOn(resource types.ResourceName, what string) error {
 	if len(r) == 0 {
 		return nil
 	}

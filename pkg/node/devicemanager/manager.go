@@ -67,11 +67,11 @@ type Manager struct {
 	mu        sync.Mutex
 	serving   error       // nil while plugins can register
 	own       os.FileInfo // the manager's socket, while it serves
-	waited    bool        // returnLimit has passed since the start
+	waited    bool        // returnTimeout has passed since the start
 	resources map[types.ResourceName]*resource
-	calls     map[callKey]*allocateCall         // of Allocate, until their outcome is fetched
-	kubelet   map[types.ResourceName]KubeletHas // what it serves, as of the last time; never changed
-	changed   chan struct{}                     // closed and replaced with every change of what States returns
+	calls     map[callKey]*allocateCall             // of Allocate, until their outcome is fetched
+	kubelet   map[types.ResourceName]KubeletHolding // what it serves, as of the last time; never changed
+	changed   chan struct{}                         // closed and replaced with every change of what States returns
 }
 
 // New returns a manager without plugins. Call Load and Run next.
@@ -97,7 +97,7 @@ func (m *Manager) States() (now []State, changed <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range m.resources {
-		if s := r.snapshot(); s.Info != nil || s.Err != nil {
+		if s := r.snapshot(); s.Info != nil || s.Err != nil || s.Withheld != nil {
 			now = append(now, s)
 		}
 	}

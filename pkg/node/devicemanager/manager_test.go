@@ -145,7 +145,7 @@ func TestDevicesOfAllPluginsBecomeTheNodes(t *testing.T) {
 	}
 }
 
-func TestOneSickDeviceTakesNoOtherWithIt(t *testing.T) {
+func TestAnUnhealthyDeviceDoesNotAffectOthers(t *testing.T) {
 	h := startManager(t, tempDirectory(t))
 	p := startPlugin(t, h.socket("qat.sock"), dev("a"), dev("b"))
 	mustRegister(t, h, p, qat)
@@ -172,7 +172,7 @@ func TestAPluginThatIsGoneKeepsItsCapacityForFiveMinutes(t *testing.T) {
 	if err := h.state(qat).Err; err == nil || !strings.Contains(err.Error(), "intel.com/qat is gone since") {
 		t.Errorf("the state says %v", err)
 	}
-	h.clock.Step(Keep - time.Second)
+	h.clock.Step(KeepCapacity - time.Second)
 	h.has(t, qat, map[string]bool{"none/a": false})
 	h.clock.Step(time.Second)
 	h.has(t, qat, nil)
@@ -183,7 +183,7 @@ func TestAPluginThatIsGoneKeepsItsCapacityForFiveMinutes(t *testing.T) {
 	p.serve(t)
 	mustRegister(t, h, p, qat)
 	h.has(t, qat, map[string]bool{"none/a": true})
-	h.clock.Step(2 * Keep)
+	h.clock.Step(2 * KeepCapacity)
 	h.has(t, qat, map[string]bool{"none/a": true})
 }
 
@@ -277,7 +277,7 @@ func TestADeviceThatIsListedTwiceIsOneDeviceAndAnOddOneCostsNoOther(t *testing.T
 	}
 }
 
-func TestAnUnchangedListWakesNobody(t *testing.T) {
+func TestAnUnchangedListNotifiesNoSubscriber(t *testing.T) {
 	h := New(Options{})
 	s := &session{resource: qat}
 	r := h.resource(qat)
@@ -298,14 +298,14 @@ func TestAnUnchangedListWakesNobody(t *testing.T) {
 	}
 }
 
-func TestWhatComesLateFromAnOldStreamIsNotTakenForTheNew(t *testing.T) {
+func TestListsOfAPreviousStreamAreIgnored(t *testing.T) {
 	h := New(Options{})
 	before, after := &session{resource: qat}, &session{resource: qat}
 	r := h.resource(qat)
 	r.session, r.presence = after, arriving
 	h.update(t.Context(), after, []*pluginapi.Device{dev("new")})
 	h.update(t.Context(), before, []*pluginapi.Device{dev("old")})
-	h.end(t.Context(), before, context.Canceled)
+	h.endSession(t.Context(), before, context.Canceled)
 
 	states, _ := h.States()
 	if len(states) != 1 || states[0].Err != nil ||

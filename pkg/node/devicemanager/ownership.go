@@ -33,6 +33,7 @@ package devicemanager
 //	Registering  the kubelet has forgotten it                     -> Other
 //	Registered   the plugin is gone for registrationGrace         -> Away
 //	Registered   the kubelet has forgotten it                     -> Other
+//	Registered   another plugin gave a container a device         -> Other
 //	Inherited    the devices are remembered                       -> Registered
 //	Inherited    no devices are remembered                        -> Away
 //	Inherited    the kubelet has it in the place of a plugin file -> Away

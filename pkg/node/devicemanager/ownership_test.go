@@ -5,6 +5,7 @@ package devicemanager
 
 import (
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,7 +45,7 @@ func (o *owned) want(want ownership) {
 
 // remembers has the kubelet remember the resource, with a device or without one.
 func (o *owned) remembers(device string) {
-	o.updateConflicts(o.Context(), map[types.ResourceName]KubeletHas{qat: {Device: device}})
+	o.updateConflicts(o.Context(), map[types.ResourceName]KubeletHolding{qat: {Device: device}})
 }
 
 // forgets has the kubelet know nothing.
@@ -60,7 +61,7 @@ func (o *owned) serves() {
 }
 
 // leaves has the plugin leave.
-func (o *owned) leaves() { o.end(o.Context(), o.session, os.ErrClosed) }
+func (o *owned) leaves() { o.endSession(o.Context(), o.session, os.ErrClosed) }
 
 func adoptingResource(o *owned) []types.ResourceName {
 	o.serves()
@@ -126,6 +127,11 @@ var ownershipWalks = map[string]func(o *owned){
 	},
 	"Registered the kubelet has forgotten it -> Other": func(o *owned) {
 		registeredResource(o).Forget(o.Context())
+		o.want(other)
+	},
+	"Registered another plugin gave a container a device -> Other": func(o *owned) {
+		registeredResource(o)
+		o.Yield(o.Context(), qat, "pod")
 		o.want(other)
 	},
 	"Inherited the devices are remembered -> Registered": func(o *owned) {
@@ -218,6 +224,51 @@ func TestAResourceOfAnotherPluginAtTheKubeletIsNotContested(t *testing.T) {
 		t.Errorf("after a while %v is contested", contested)
 	}
 	o.want(adopting)
+}
+
+// A plugin has registered with the kubelet after this program had taken its resource over.
+func TestAResourceIsLeftToAPluginAtTheKubeletUntilThatIsGone(t *testing.T) {
+	kubelet := &served{}
+	o := newOwned(t)
+	o.options.KubeletResources = kubelet
+	takeover := registeredResource(o)
+	kubelet.has = map[types.ResourceName]KubeletHolding{qat: {Device: "a"}}
+	o.Yield(t.Context(), gpu, "pod")
+	o.Yield(t.Context(), qat, "pod")
+	<-takeover.Ended()
+	states, _ := o.States()
+	if err := states[0].ErrWithheld(); err == nil || !strings.Contains(err.Error(), "has its device a") {
+		t.Errorf("the state says %v", err)
+	}
+	o.remembers("")
+	if contested := o.Contest(nothing); len(contested) > 0 {
+		t.Errorf("%v is taken over at once when the plugin has left", contested)
+	}
+	o.clock.Step(RivalInterval)
+	if contested := o.Contest(nothing); len(contested) != 1 {
+		t.Errorf("after a while %v is taken over", contested)
+	}
+}
+
+// The kubelet remembers what a plugin that has left gave to a pod, as long as the pod exists.
+func TestAPodLeavesAResourceToAPluginAtTheKubeletOnce(t *testing.T) {
+	for name, test := range map[string]struct {
+		pod  string
+		want ownership
+	}{"the same pod": {"pod", registered}, "another pod": {"other", other}} {
+		t.Run(name, func(t *testing.T) {
+			o := newOwned(t)
+			registeredResource(o)
+			o.Yield(t.Context(), qat, "pod")
+			o.want(other)
+			o.remembers("")
+			o.clock.Step(RivalInterval)
+			o.TakeOver(t.Context(), o.Contest(nothing))[0].Offer()
+			o.want(registered)
+			o.Yield(t.Context(), qat, test.pod)
+			o.want(test.want)
+		})
+	}
 }
 
 // nothing is excluded.

@@ -84,7 +84,7 @@ func (p *present) serves() *session {
 
 // leaves has a plugin leave.
 func (p *present) leaves(s *session) {
-	p.end(context.Background(), s, os.ErrClosed)
+	p.endSession(context.Background(), s, os.ErrClosed)
 	p.note()
 }
 
@@ -109,12 +109,12 @@ var presenceWalks = map[string]func(p *present){
 	},
 	"Lost Keep has passed -> Absent": func(p *present) {
 		p.leaves(p.serves())
-		p.clock.Step(Keep)
+		p.clock.Step(KeepCapacity)
 		p.note()
 	},
 	"Lost the kubelet has a device of it -> Absent": func(p *present) {
 		p.leaves(p.serves())
-		p.updateConflicts(p.Context(), map[types.ResourceName]KubeletHas{qat: {Device: "b"}})
+		p.updateConflicts(p.Context(), map[types.ResourceName]KubeletHolding{qat: {Device: "b"}})
 		p.note()
 	},
 	"Arriving the plugin lists its devices -> Serving": func(p *present) { p.serves() },

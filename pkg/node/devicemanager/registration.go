@@ -64,9 +64,6 @@ func (m *Manager) admit(ctx, sessions context.Context, name types.ResourceName, 
 	}
 	defer m.release(r)
 	conflict := m.findConflict(ctx, r)
-	if conflict != nil && conflict.Device != "" {
-		return nil, status.Error(codes.AlreadyExists, conflict.Error())
-	}
 	r.registering.Lock()
 	defer r.registering.Unlock()
 	s, err := connect(ctx, name, socket)

@@ -156,7 +156,7 @@ func TestAPluginThatHasNotListedYetTakesNothingFromTheOneBefore(t *testing.T) {
 	if s, _ := h.States(); s[0].Info.KubeAlloc[qat] != 1 || s[0].Serving {
 		t.Errorf("until the newer one lists: %+v", s[0])
 	}
-	h.end(t.Context(), second, context.Canceled)
+	h.endSession(t.Context(), second, context.Canceled)
 	if s, _ := h.States(); s[0].Info.KubeAlloc[qat] != 1 || !s[0].Serving || s[0].Err != nil {
 		t.Errorf("when it left before that: %+v", s[0])
 	}
@@ -217,7 +217,7 @@ func TestANameThatCouldNotBeRegisteredIsForgotten(t *testing.T) {
 	h.has(t, gpu, map[string]bool{"none/a": true})
 	p.Stop()
 	h.has(t, gpu, map[string]bool{"none/a": false})
-	h.clock.Step(Keep)
+	h.clock.Step(KeepCapacity)
 	h.has(t, gpu, nil)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -268,7 +268,7 @@ func TestARestartRemovesSocketsAndTakesPluginsBack(t *testing.T) {
 		"has not registered since kubecri was started") {
 		t.Errorf("right after the restart: %+v", s)
 	}
-	again.clock.Step(returnLimit)
+	again.clock.Step(returnTimeout)
 	if s := again.state(qat); !s.Reported {
 		t.Errorf("when the plugin had time to come back: %+v", s)
 	}
@@ -328,7 +328,7 @@ func TestAPluginThatNeverComesBackIsForgotten(t *testing.T) {
 	for _, want := range []map[string]bool{{"none/a": false}, nil} {
 		again := startManager(t, directory)
 		again.has(t, qat, want)
-		again.clock.Step(Keep)
+		again.clock.Step(KeepCapacity)
 		again.has(t, qat, nil)
 		eventually(t, func() error {
 			if raw, err := os.ReadFile(again.options.StateFile); err != nil || strings.Contains(string(raw),
@@ -392,7 +392,7 @@ func TestAPluginThatLeavesForTheNextProcessIsNotLost(t *testing.T) {
 	after.has(t, qat, map[string]bool{"none/a": true})
 }
 
-func TestADirectoryWithTooLongAPathIsToldAsThat(t *testing.T) {
+func TestAPathThatIsTooLongForASocketIsNamed(t *testing.T) {
 	directory := tempDirectory(t) + "/" + strings.Repeat("x", 100)
 	if _, err := listen(directory); err == nil || !strings.Contains(err.Error(),
 		"the path of a socket at most 107; choose a shorter one") {

@@ -34,7 +34,7 @@ func (m *Manager) watchRegistry(ctx context.Context) {
 		err := w.run(ctx, m.options.RegistryDir)
 		w.close()
 		if ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "The registry of plugins cannot be watched; it is tried again",
+			klog.FromContext(ctx).Error(err, "Cannot watch the registry of plugins; will retry",
 				logkey.Directory, m.options.RegistryDir)
 			sleep(ctx, serveRetry)
 		}
@@ -146,7 +146,7 @@ func (m *Manager) keepRegistered(ctx, sessions context.Context, socket string) {
 	for backoff := initial; ctx.Err() == nil; sleep(ctx, backoff.Step()) {
 		s, err := m.invite(ctx, sessions, socket)
 		if err != nil {
-			logger.Error(err, "A device plugin in the registry is not registered; it is tried again")
+			logger.Error(err, "Cannot register a device plugin of the registry; will retry")
 			continue
 		}
 		backoff = initial
@@ -164,11 +164,11 @@ func (m *Manager) invite(ctx, sessions context.Context, socket string) (*session
 	}
 	defer conn.Close()
 	client := registrationapi.NewRegistrationClient(conn)
-	asking, cancel := context.WithTimeout(ctx, dialLimit)
+	infoCtx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	info, err := client.GetInfo(asking, &registrationapi.InfoRequest{}, grpc.WaitForReady(true))
+	info, err := client.GetInfo(infoCtx, &registrationapi.InfoRequest{}, grpc.WaitForReady(true))
 	if err != nil {
-		return nil, fmt.Errorf("no answer from the plugin at %s to GetInfo within %v: %w", socket, dialLimit,
+		return nil, fmt.Errorf("no answer from the plugin at %s to GetInfo within %v: %w", socket, dialTimeout,
 			Reason(err))
 	}
 	s, err := m.admitInfo(ctx, sessions, socket, info)
@@ -176,7 +176,7 @@ func (m *Manager) invite(ctx, sessions context.Context, socket string) (*session
 	if err != nil {
 		outcome.Error = Reason(err).Error()
 	}
-	notifying, cancel := context.WithTimeout(ctx, notifyLimit)
+	notifying, cancel := context.WithTimeout(ctx, notifyTimeout)
 	defer cancel()
 	if _, notifyErr := client.NotifyRegistrationStatus(notifying, outcome); notifyErr != nil && err == nil {
 		s.close()

@@ -44,7 +44,7 @@ func pluginInfo(change ...func(*registrationapi.PluginInfo)) *registrationapi.Pl
 	return info
 }
 
-func TestAPluginInTheRegistryIsFoundAndTold(t *testing.T) {
+func TestAPluginInTheRegistryIsFoundAndNotified(t *testing.T) {
 	for name, place := range map[string]string{"in the directory": "p.sock", "in a directory below": "below/p.sock"} {
 		t.Run(name, func(t *testing.T) {
 			h, registry := startRegistry(t)
@@ -190,7 +190,7 @@ func TestARegistryPluginMayServeInAnotherDirectory(t *testing.T) {
 	}
 }
 
-func TestAPluginOfTheRegistryThatIsRefusedIsToldWhy(t *testing.T) {
+func TestARefusedRegistryPluginIsNotifiedOfTheReason(t *testing.T) {
 	type info = registrationapi.PluginInfo
 	for want, change := range map[string]func(*info){
 		`plugin type "CSIPlugin" is not supported`:      func(i *info) { i.Type = registrationapi.CSIPlugin },

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -31,7 +33,7 @@ type State struct {
 // resource is an extended resource. The manager's mu guards all fields but registering.
 type resource struct {
 	name types.ResourceName
-	// registering is held while a plugin registers, which may take optionsLimit. admitting counts
+	// registering is held while a plugin registers, which may take optionsTimeout. admitting counts
 	// those that hold it or wait for it: until they are done, the manager keeps the resource.
 	registering sync.Mutex
 	admitting   int
@@ -52,6 +54,8 @@ type resource struct {
 	grace     clock.Timer // runs while there is a takeover and no session, see registrationGrace
 	rivalSeen time.Time   // when the kubelet last had devices of another plugin, during the session
 
+	yieldedFor map[string]bool // pods, by UID, because of which it was left to a plugin at the kubelet
+
 	withheld map[string]string // by ID: not for pods, and the reason
 	state    *State            // nil after a change
 }
@@ -61,11 +65,15 @@ func (r *resource) snapshot() State {
 	if r.state == nil {
 		_, unserved := r.served()
 		r.state = &State{r.name, plugins.State{Reported: r.reported, Serving: unserved == nil, Remark: r.remark}}
+		if r.isKubelets() {
+			r.state.Withheld, unserved = map[types.ResourceName]error{r.name: unserved}, nil
+		}
 		if r.presence != absent {
 			r.state.Err = errors.Join(unserved, r.refused, r.errWithheld())
 		}
 		if r.isListed() && r.conflict == nil {
 			r.state.Info = infoOf(r.name, r.available(), r.isAllocatable() && r.ownership.isOffered())
+			r.state.Health = r.healthOfWithheld()
 		}
 	}
 	return *r.state
@@ -76,6 +84,9 @@ func (r *resource) isListed() bool { return r.devices != nil }
 
 // isAllocatable reports whether the devices may be allocated, as far as plugins matter.
 func (r *resource) isAllocatable() bool { return r.presence == serving || r.presence == succeeding }
+
+// isKubelets reports whether the kubelet has the resource, too, which a plugin serves here.
+func (r *resource) isKubelets() bool { return r.presence == serving && r.conflict != nil }
 
 // served returns the session that serves the resource's devices, or why there is none.
 func (r *resource) served() (*session, error) {
@@ -143,6 +154,24 @@ func (r *resource) available() []entry {
 		}
 	}
 	return devices
+}
+
+// healthOfWithheld returns the health of the devices that are withheld, by device as in
+// plugins.State.
+func (r *resource) healthOfWithheld() map[string]device.Health {
+	var health map[string]device.Health
+	for _, d := range r.devices {
+		reason, is := r.withheld[d.ID]
+		if !is {
+			continue
+		}
+		if health == nil {
+			health = map[string]device.Health{}
+		}
+		id := path.Dir(string(d.name))
+		health[id] = device.Health{Device: id, Reason: plugins.ReasonWithheld, Message: reason}
+	}
+	return health
 }
 
 // errWithheld says which devices no pod is given, or is nil.

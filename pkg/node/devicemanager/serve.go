@@ -34,7 +34,7 @@ func (m *Manager) Run(ctx context.Context) {
 			m.setServing(nil, err)
 			if err.Error() != logged {
 				logged = err.Error()
-				klog.FromContext(ctx).Error(err, "Device plugins cannot register; it is tried again")
+				klog.FromContext(ctx).Error(err, "Device plugins cannot register; will retry")
 			}
 			sleep(ctx, serveRetry)
 		}

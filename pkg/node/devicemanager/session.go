@@ -31,9 +31,9 @@ type session struct {
 	last     *deviceList   // its last valid list, nil before the first; guarded by the manager's mu
 }
 
-// isAt reports whether both sessions are with the plugin that made one and the same socket. Another
-// instance that serves at the same path has made another socket there.
-func (s *session) isAt(other *session) bool {
+// isSameSocket reports whether both sessions are with the plugin that made one and the same socket.
+// Another instance that serves at the same path has made another socket there.
+func (s *session) isSameSocket(other *session) bool {
 	return s.socket == other.socket && s.file != nil && other.file != nil &&
 		os.SameFile(s.file, other.file) && s.file.ModTime().Equal(other.file.ModTime())
 }
@@ -50,15 +50,15 @@ func connect(ctx context.Context, resource types.ResourceName, socket string) (*
 	}
 	if err := s.awaitConnected(ctx); err != nil {
 		s.close()
-		return nil, fmt.Errorf("no answer from the plugin at %s within %v: %w", socket, dialLimit, err)
+		return nil, fmt.Errorf("no answer from the plugin at %s within %v: %w", socket, dialTimeout, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, optionsLimit)
+	ctx, cancel := context.WithTimeout(ctx, optionsTimeout)
 	defer cancel()
 	options, err := s.plugin.GetDevicePluginOptions(ctx, &pluginapi.Empty{}, grpc.WaitForReady(true))
 	if err != nil {
 		s.close()
 		return nil, fmt.Errorf("no answer from the plugin at %s to GetDevicePluginOptions within %v: %w",
-			socket, optionsLimit, Reason(err))
+			socket, optionsTimeout, Reason(err))
 	}
 	s.preStart = options.GetPreStartRequired()
 	if s.file, err = os.Lstat(socket); err != nil {
@@ -67,9 +67,9 @@ func connect(ctx context.Context, resource types.ResourceName, socket string) (*
 	return s, nil
 }
 
-// awaitConnected waits until the plugin is connected, for dialLimit at most.
+// awaitConnected waits until the plugin is connected, for dialTimeout at most.
 func (s *session) awaitConnected(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, dialLimit)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	for state := s.conn.GetState(); state != connectivity.Ready; state = s.conn.GetState() {
 		s.conn.Connect()

@@ -50,7 +50,7 @@ func (m *Manager) Load() error {
 		r := m.resource(name)
 		m.move(r, inherited)
 	}
-	m.options.Clock.AfterFunc(returnLimit, m.stopWaiting)
+	m.options.Clock.AfterFunc(returnTimeout, m.stopWaiting)
 	return nil
 }
 

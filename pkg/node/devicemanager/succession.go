@@ -21,7 +21,7 @@ import (
 func (m *Manager) begin(ctx context.Context, s *session, conflict *conflict) {
 	m.mu.Lock()
 	r := m.resource(s.resource)
-	isSame := func(older *session) bool { return older.isAt(s) }
+	isSame := func(older *session) bool { return older.isSameSocket(s) }
 	before := append(r.older, r.session)
 	if r.session == nil {
 		before = r.older
@@ -34,6 +34,9 @@ func (m *Manager) begin(ctx context.Context, s *session, conflict *conflict) {
 		r.presence = arriving
 	}
 	r.session, r.unserved, r.refused, r.conflict, r.rivalSeen = s, nil, nil, conflict, time.Time{}
+	if conflict != nil && conflict.Device != "" {
+		r.rivalSeen = m.options.Clock.Now()
+	}
 	r.stopExpiry()
 	m.touch(r)
 	m.mu.Unlock()
@@ -44,7 +47,7 @@ func (m *Manager) begin(ctx context.Context, s *session, conflict *conflict) {
 	ctx = klog.NewContext(ctx, logger)
 	m.running.Go(func() {
 		defer s.finish()
-		m.end(ctx, s, s.follow(ctx, func(list []*pluginapi.Device) { m.update(ctx, s, list) }))
+		m.endSession(ctx, s, s.follow(ctx, func(list []*pluginapi.Device) { m.update(ctx, s, list) }))
 	})
 }
 
@@ -95,10 +98,10 @@ func sameText(a, b error) bool {
 	return (a == nil) == (b == nil) && (a == nil || a.Error() == b.Error())
 }
 
-// end records that the session's stream has ended. An older plugin that is still there serves
-// again. A plugin that has moved to another kubecri is not lost: that one reports its devices, and
-// this one must not contradict it while it drains.
-func (m *Manager) end(ctx context.Context, s *session, cause error) {
+// endSession records that the session's stream has ended. An older plugin that is still there
+// serves again. A plugin that has moved to another kubecri is not lost: that one reports its
+// devices, and this one must not contradict it while it drains.
+func (m *Manager) endSession(ctx context.Context, s *session, cause error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.lookup(s.resource)
@@ -122,7 +125,7 @@ func (m *Manager) end(ctx context.Context, s *session, cause error) {
 	if r.takeover != nil {
 		m.expireTakeover(r)
 	}
-	klog.FromContext(ctx).Info("A device plugin is gone", logkey.Reason, cause, logkey.Kept, Keep)
+	klog.FromContext(ctx).Info("A device plugin is gone", logkey.Reason, cause, logkey.Kept, KeepCapacity)
 }
 
 // fallBack has an older plugin serve the resource again. The caller holds mu.
@@ -142,7 +145,7 @@ func (m *Manager) lose(r *resource, why error) {
 	r.presence, r.unserved = lost, why
 	m.touch(r)
 	var expiry clock.Timer
-	expiry = m.options.Clock.AfterFunc(Keep, func() {
+	expiry = m.options.Clock.AfterFunc(KeepCapacity, func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if r.expiry == expiry {

@@ -75,6 +75,31 @@ func (t *Takeover) Forget(ctx context.Context) {
 	}
 }
 
+// Yield leaves a resource that is taken over to a plugin that has registered with the kubelet in
+// the place of this program, and gave a container of the pod a device. Nothing else distinguishes
+// the two: the kubelet has the same devices with both. It remembers that device as long as the pod
+// exists, also when the plugin has left, so each pod counts once.
+func (m *Manager) Yield(ctx context.Context, name types.ResourceName, podUID string) {
+	known, err := m.kubeletResources(ctx)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "What the kubelet has of a resource is unknown", logkey.Resource, name)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.resources[name]
+	if r == nil || r.ownership != registered || r.yieldedFor[podUID] {
+		return // what the kubelet has of it is looked at
+	}
+	if r.yieldedFor == nil {
+		r.yieldedFor = map[string]bool{}
+	}
+	r.yieldedFor[podUID] = true
+	klog.FromContext(ctx).Info("Leaving a resource to a plugin that has registered with the kubelet",
+		logkey.Resource, name)
+	r.conflict, r.rivalSeen = &conflict{name, known[name]}, m.options.Clock.Now()
+	m.move(r, other)
+}
+
 // KubeletCounts reports whether the kubelet counts and publishes a resource of which this program
 // allocates the devices, because it was taken over.
 func (m *Manager) KubeletCounts(name types.ResourceName) bool {
@@ -128,7 +153,7 @@ func (m *Manager) Resume(excluded func(types.ResourceName) bool) []*Takeover {
 			resumed = append(resumed, m.beginTakeover(r, registered))
 		case r.ownership == inherited:
 			m.move(r, away)
-		case r.ownership == away && r.presence == serving:
+		case r.ownership == away && r.presence == serving && r.conflict == nil:
 			resumed = append(resumed, m.beginTakeover(r, registering))
 		}
 	}

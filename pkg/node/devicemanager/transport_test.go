@@ -26,7 +26,7 @@ type deviceplugins struct {
 	mu      sync.Mutex
 	states  []State
 	changed chan struct{}
-	asked   []string
+	calls   []string
 	failure error
 	cached  map[string][]byte
 }
@@ -44,7 +44,7 @@ func (d *deviceplugins) States() ([]State, <-chan struct{}) {
 func (d *deviceplugins) note(call string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.asked = append(d.asked, call)
+	d.calls = append(d.calls, call)
 	return d.failure
 }
 
@@ -158,7 +158,7 @@ func TestTheManagerHasWhatAPluginLists(t *testing.T) {
 	}
 }
 
-func TestAKubeletPluginIsAskedOnceForEachContainer(t *testing.T) {
+func TestAllocateIsCalledOncePerContainer(t *testing.T) {
 	d := newDeviceplugins(servedState(t, qat, "x", "y", "z"))
 	m := manage(t, d)
 	for _, fresh := range []bool{true, false} {
@@ -173,7 +173,7 @@ func TestAKubeletPluginIsAskedOnceForEachContainer(t *testing.T) {
 		}
 	}
 	want := []string{"allocate intel.com/qat x,z", "prestart intel.com/qat x,z", "prestart intel.com/qat x,z"}
-	if diff := cmp.Diff(want, d.asked); diff != "" {
+	if diff := cmp.Diff(want, d.calls); diff != "" {
 		t.Errorf("the plugin was asked (-want +got):\n%s", diff)
 	}
 }
@@ -197,7 +197,7 @@ func TestAResponseForOtherDevicesIsNotUsed(t *testing.T) {
 	}
 }
 
-func TestAKubeletPluginThatFailsIsAskedAgain(t *testing.T) {
+func TestAFailedAllocateIsCalledAgain(t *testing.T) {
 	d := newDeviceplugins(servedState(t, qat, "x"))
 	m := manage(t, d)
 	d.failure = errors.New("no firmware")
@@ -207,7 +207,7 @@ func TestAKubeletPluginThatFailsIsAskedAgain(t *testing.T) {
 			t.Errorf("a failure is reported as %v", err)
 		}
 	}
-	if diff := cmp.Diff([]string{"allocate intel.com/qat x", "allocate intel.com/qat x"}, d.asked); diff != "" {
+	if diff := cmp.Diff([]string{"allocate intel.com/qat x", "allocate intel.com/qat x"}, d.calls); diff != "" {
 		t.Errorf("the plugin was asked (-want +got):\n%s", diff)
 	}
 }

@@ -27,11 +27,11 @@ func (agentNRI) kubeconfigAdvice() string {
 		"node.kubeconfig: the kubelet's process has it as --kubeconfig"
 }
 
-// disturbs implements installation.
-func (agentNRI) disturbs() bool { return false }
+// disturbsPods implements installation.
+func (agentNRI) disturbsPods() bool { return false }
 
 // facts implements installation.
-func (a agentNRI) facts(ctx context.Context, s *surroundings) []Fact {
+func (a agentNRI) facts(ctx context.Context, s *nodeState) []Fact {
 	socket := a.socketFact()
 	facts := []Fact{a.nodeFact(ctx, s), a.runtimeFact(ctx, s), socket}
 	if socket.Risk == None {
@@ -45,7 +45,7 @@ func (a agentNRI) facts(ctx context.Context, s *surroundings) []Fact {
 }
 
 // runtimeFact is about the container runtime, whose CRI kubecri reads lists of containers from.
-func (a agentNRI) runtimeFact(ctx context.Context, s *surroundings) Fact {
+func (a agentNRI) runtimeFact(ctx context.Context, s *nodeState) Fact {
 	version, err := a.options.Runtimes.Version(ctx, s.kubelet.Endpoint)
 	if err != nil {
 		return fact("runtime", "%s does not answer: %v", s.kubelet.Endpoint, err).
@@ -65,18 +65,18 @@ func (a agentNRI) socketFact() Fact {
 }
 
 // holdersFact implements installation.
-func (a agentNRI) holdersFact(s *surroundings) Fact {
+func (a agentNRI) holdersFact(s *nodeState) Fact {
 	return a.holdersNotice(s, "they keep them", "enrol when these pods are gone")
 }
 
 // plan implements installation.
-func (agentNRI) plan(context.Context, *surroundings, *journal) error { return nil }
+func (agentNRI) plan(context.Context, *nodeState, *journal) error { return nil }
 
-// there implements installation.
-func (agentNRI) there(*journal) []step { return nil }
+// enrolSteps implements installation.
+func (agentNRI) enrolSteps(*journal) []step { return nil }
 
-// back implements installation.
-func (a agentNRI) back(*journal) []step {
+// leaveSteps implements installation.
+func (a agentNRI) leaveSteps(*journal) []step {
 	return []step{{"plugin", []string{"end kubecri", "take away what it published"}, a.stop}}
 }
 
@@ -94,5 +94,5 @@ func (a agentNRI) stop(ctx context.Context, j *journal, client kubernetes.Interf
 	return errors.Join(a.removeState(ctx, j, client), a.removeOwned(j))
 }
 
-// vacated implements installation.
-func (agentNRI) vacated(context.Context, *journal, kubernetes.Interface) error { return nil }
+// awaitVacated implements installation.
+func (agentNRI) awaitVacated(context.Context, *journal, kubernetes.Interface) error { return nil }

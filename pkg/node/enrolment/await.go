@@ -31,7 +31,7 @@ func (e *Enrolment) await(ctx context.Context, limit time.Duration, what string,
 	began, said := time.Now(), ""
 	for {
 		// Not until the end of the time: what that does to a call says less than an answer.
-		checking, cancel := context.WithTimeout(ctx, callLimit)
+		checking, cancel := context.WithTimeout(ctx, callTimeout)
 		err := check(checking)
 		cancel()
 		if err == nil {

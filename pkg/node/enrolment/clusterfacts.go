@@ -71,7 +71,7 @@ func (e *Enrolment) schedulerFact(ctx context.Context) Fact {
 		}
 		return found.blocks("it would bind device pods of this node without devices: replace the schedulers of all " +
 			"control planes first, or keep device pods from it with a policy of deploy/policies-optional " +
-			"(" + documents.URL + "install.md)")
+			"(" + documents.URL + "deploy/install.md)")
 	case len(ours) == 0:
 		return unknown("unknown: no pod of kube-system has the label %s; %q leads", schedulerLabel, leader)
 	}

@@ -31,7 +31,7 @@ func (c cri) kubelet(ctx context.Context) (Kubelet, *Fact) {
 }
 
 // facts implements installation.
-func (c cri) facts(ctx context.Context, s *surroundings) []Fact {
+func (c cri) facts(ctx context.Context, s *nodeState) []Fact {
 	return c.commonFacts(ctx, s, ownFacts{
 		endpoint: c.configuredFact(s), runtime: c.runtimeFact(ctx, s), holders: c.holdersFact(s),
 		nri: c.nriFacts(ctx, s),
@@ -39,7 +39,7 @@ func (c cri) facts(ctx context.Context, s *surroundings) []Fact {
 }
 
 // configuredFact is about where the kubelet's endpoint is configured.
-func (c cri) configuredFact(s *surroundings) Fact {
+func (c cri) configuredFact(s *nodeState) Fact {
 	var paths []string
 	for _, source := range s.kubelet.sources {
 		paths = append(paths, source.path)
@@ -48,7 +48,7 @@ func (c cri) configuredFact(s *surroundings) Fact {
 }
 
 // runtimeFact is about the container runtime.
-func (c cri) runtimeFact(ctx context.Context, s *surroundings) Fact {
+func (c cri) runtimeFact(ctx context.Context, s *nodeState) Fact {
 	found, version := c.units.runtimeFact(ctx, s)
 	if strings.HasPrefix(version, "cri-o") && !strings.HasSuffix(c.options.Endpoint, "/crio/crio.sock") {
 		return found.blocks("in front of CRI-O, kubecri's endpoint must end in run/crio/crio.sock: the kubelet " +
@@ -58,21 +58,21 @@ func (c cri) runtimeFact(ctx context.Context, s *surroundings) Fact {
 }
 
 // nriFacts are about NRI, which kubecri does not need.
-func (c cri) nriFacts(ctx context.Context, s *surroundings) []Fact {
+func (c cri) nriFacts(ctx context.Context, s *nodeState) []Fact {
 	switch socket := c.options.NRISocket; {
 	case socket == "":
 		return []Fact{fact("NRI", "not used: nriSocket is empty")}
 	case !c.options.Host.exists(socket):
 		return []Fact{fact("NRI", "off; kubecri does not need it")}
 	}
-	on := fact("NRI", "on; its plugins go on working next to kubecri, which registers there to be required")
-	return append([]Fact{on}, c.validatorFacts(ctx, s)...)
+	found := fact("NRI", "on; its plugins go on working next to kubecri, which registers there to be required")
+	return append([]Fact{found}, c.validatorFacts(ctx, s)...)
 }
 
 // holdersFact implements installation. A kubelet that starts fails a pod with a device of its own
 // in a container that does not run. One that runs along can be waited for; an init container that
 // has ended never runs again.
-func (c cri) holdersFact(s *surroundings) Fact {
+func (c cri) holdersFact(s *nodeState) Fact {
 	if initial := s.initialHolders(); len(s.holders()) > 0 && len(initial) > 0 {
 		return fact("holders", "devices of the kubelet are held by init containers: %s", strings.Join(initial, ", ")).
 			blocks("the kubelet fails these pods when it restarts: drain them, or enrol when they have ended")
@@ -81,7 +81,7 @@ func (c cri) holdersFact(s *surroundings) Fact {
 }
 
 // plan implements installation.
-func (c cri) plan(ctx context.Context, s *surroundings, j *journal) error {
+func (c cri) plan(ctx context.Context, s *nodeState, j *journal) error {
 	j.Endpoint = c.options.Endpoint
 	if err := c.units.plan(ctx, s, j); err != nil {
 		return err
@@ -96,19 +96,19 @@ func (c cri) plan(ctx context.Context, s *surroundings, j *journal) error {
 	return nil
 }
 
-// there implements installation.
-func (c cri) there(j *journal) []step {
+// enrolSteps implements installation.
+func (c cri) enrolSteps(j *journal) []step {
 	kubelet := step{name: "kubelet", do: c.switchKubelet}
 	for _, change := range j.Kubelet {
 		kubelet.actions = append(kubelet.actions,
 			fmt.Sprintf("in %s, replace the endpoint by %s", change.Path, j.Endpoint))
 	}
 	kubelet.actions = append(kubelet.actions, restartAction(j))
-	return []step{c.start(j, "the runtime answers at "+j.Endpoint, c.serves), kubelet}
+	return []step{c.start(j, "the runtime answers at "+j.Endpoint, c.awaitServing), kubelet}
 }
 
-// back implements installation.
-func (c cri) back(j *journal) []step {
+// leaveSteps implements installation.
+func (c cri) leaveSteps(j *journal) []step {
 	kubelet := step{name: "kubelet", do: c.switchKubeletBack}
 	for _, change := range j.Kubelet {
 		kubelet.actions = append(kubelet.actions, "make "+change.Path+" what it was")
@@ -121,9 +121,9 @@ func restartAction(j *journal) string {
 	return fmt.Sprintf("restart %s, and wait until node %s is ready", j.KubeletUnit, j.Node)
 }
 
-// serves waits until kubecri passes calls on.
-func (c cri) serves(ctx context.Context, j *journal) error {
-	err := c.await(ctx, runtimeLimit, "the runtime answers at "+j.Endpoint, func(ctx context.Context) error {
+// awaitServing waits until kubecri passes calls on.
+func (c cri) awaitServing(ctx context.Context, j *journal) error {
+	err := c.await(ctx, runtimeTimeout, "the runtime answers at "+j.Endpoint, func(ctx context.Context) error {
 		_, err := c.options.Runtimes.Version(ctx, j.Endpoint)
 		return err
 	})
@@ -133,9 +133,9 @@ func (c cri) serves(ctx context.Context, j *journal) error {
 	return nil
 }
 
-// vacated implements installation. It waits until the kubelet can be restarted, unless an enrolment
-// is taken back that did not come to its end.
-func (c cri) vacated(ctx context.Context, j *journal, client kubernetes.Interface) error {
+// awaitVacated implements installation. It waits until the kubelet can be restarted, unless an
+// enrolment is taken back that did not come to its end.
+func (c cri) awaitVacated(ctx context.Context, j *journal, client kubernetes.Interface) error {
 	if s := j.state(); s != enrolled && s != vacating {
 		return nil
 	}
@@ -145,9 +145,9 @@ func (c cri) vacated(ctx context.Context, j *journal, client kubernetes.Interfac
 // awaitContainers waits for a moment in which a restart of the kubelet fails no pod: each container
 // with a device of the kubelet runs.
 func (c cri) awaitContainers(ctx context.Context, j *journal, client kubernetes.Interface) error {
-	return c.await(ctx, containersLimit, "all containers run that hold devices of the kubelet",
+	return c.await(ctx, containersTimeout, "all containers run that hold devices of the kubelet",
 		func(ctx context.Context) (err error) {
-			s := &surroundings{}
+			s := &nodeState{}
 			if s.pods, err = podsOn(ctx, client, j.Node); err != nil {
 				return err
 			}
@@ -205,7 +205,7 @@ func (c cri) switchKubelet(ctx context.Context, j *journal, client kubernetes.In
 			return &final{fmt.Errorf("its process has --%s=%s, so something else than the files that were changed "+
 				"says so: see systemctl cat %s", endpointFlag, flag, j.KubeletUnit)}
 		}
-		return lost(ctx, client, j.Node, alive)
+		return checkNoneFailed(ctx, client, j.Node, alive)
 	})
 }
 

@@ -14,7 +14,7 @@
 //
 // A step can be repeated: after a crash at any moment, Enrol goes on, and Leave goes back. What
 // undoes an enrolment that failed is what Leave does. A file goes back to what it was, byte for
-// byte, with its owner and mode; if somebody else has changed it meanwhile, only the endpoint in it
+// byte, with its owner and mode; if another user has changed it meanwhile, only the endpoint in it
 // does.
 //
 // What the four do differs by how kubecri is installed: see installation.
@@ -35,17 +35,17 @@ import (
 )
 
 const (
-	// kubeletLimit is how long the kubelet may take to report that the node is ready.
-	kubeletLimit = time.Minute
-	// runtimeLimit is how long kubecri may take to pass on a call.
-	runtimeLimit = 30 * time.Second
-	// containersLimit is how long an enrolment waits for a moment in which all containers run that
-	// hold devices of the kubelet.
-	containersLimit = 5 * time.Minute
-	// evictionLimit is how long Leave waits for the pods that it has evicted.
-	evictionLimit = 10 * time.Minute
-	// callLimit is how long one look at a condition may take.
-	callLimit = 10 * time.Second
+	// kubeletTimeout is how long the kubelet may take to report that the node is ready.
+	kubeletTimeout = time.Minute
+	// runtimeTimeout is how long kubecri may take to pass on a call.
+	runtimeTimeout = 30 * time.Second
+	// containersTimeout is how long an enrolment waits for a moment in which all containers run
+	// that hold devices of the kubelet.
+	containersTimeout = 5 * time.Minute
+	// evictionTimeout is how long Leave waits for the pods that it has evicted.
+	evictionTimeout = 10 * time.Minute
+	// callTimeout is how long one look at a condition may take.
+	callTimeout = 10 * time.Second
 	// usualWait is how long most waits are at most.
 	usualWait = 5 * time.Second
 	// poll is how often a condition is looked at that nothing announces.

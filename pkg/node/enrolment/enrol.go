@@ -17,14 +17,14 @@ import (
 // Enrol puts kubecri where its mode wants it, or goes on with what was begun. If it fails, or ctx
 // is done, everything goes back to what it was. With dryRun it only says what it would do.
 func (e *Enrolment) Enrol(ctx context.Context, dryRun bool) *Report {
-	release, err := e.hold()
+	release, err := e.lockJournal()
 	if err != nil {
-		return refused("", err)
+		return refusedReport("", err)
 	}
 	defer release()
 	j, err := e.load()
 	if err != nil {
-		return refused("", err)
+		return refusedReport("", err)
 	}
 	report := &Report{Outcome: Planned}
 	switch {
@@ -33,20 +33,20 @@ func (e *Enrolment) Enrol(ctx context.Context, dryRun bool) *Report {
 			return report
 		}
 	case j.mode() != e.options.Mode:
-		return refused(j.Node, fmt.Errorf("it is enrolled in mode %s, and %s says mode: %s: run kubecri leave first, "+
-			"with the device pods drained", j.mode(), e.options.ConfigFile, e.options.Mode))
+		return refusedReport(j.Node, fmt.Errorf("it is enrolled in mode %s, and %s says mode: %s: run kubecri leave "+
+			"first, with the device pods drained", j.mode(), e.options.ConfigFile, e.options.Mode))
 	case j.state() == leaving:
-		report := refused(j.Node,
+		report := refusedReport(j.Node,
 			errors.New("it is on the way back: kubecri leave goes on with that, then enrol again"))
 		report.Leaving = true
 		return report
 	case j.state() == enrolled, j.state() == vacating:
 		stale, err := e.refresh(j)
 		if err != nil {
-			return refused(j.Node, err)
+			return refusedReport(j.Node, err)
 		}
 		if len(stale) == 0 {
-			return e.stay(ctx, j, dryRun)
+			return e.alreadyEnrolled(ctx, j, dryRun)
 		}
 		j.Phase, j.Repair, j.Unwritten = phaseEnrolling, true, true
 	}
@@ -56,12 +56,12 @@ func (e *Enrolment) Enrol(ctx context.Context, dryRun bool) *Report {
 	}
 	client, err := e.options.APIServers.Connect(j.Kubeconfig)
 	if err != nil {
-		return refused(j.Node, err)
+		return refusedReport(j.Node, err)
 	}
 	if err := e.save(j); err != nil {
-		return refused(j.Node, err)
+		return refusedReport(j.Node, err)
 	}
-	if err := e.forward(ctx, j, client); err != nil {
+	if err := e.runEnrolSteps(ctx, j, client); err != nil {
 		e.progress("undo everything: %v", err)
 		report.Outcome, report.Reason, report.Changed = Undone, err.Error(), false
 		undo := e.undo
@@ -78,30 +78,31 @@ func (e *Enrolment) Enrol(ctx context.Context, dryRun bool) *Report {
 	return report
 }
 
-// stay reports that the node is enrolled already. A leave that was cut off may have cordoned it.
-func (e *Enrolment) stay(ctx context.Context, j *journal, dryRun bool) *Report {
+// alreadyEnrolled reports that the node is enrolled already. A leave that was cut off may have
+// cordoned it.
+func (e *Enrolment) alreadyEnrolled(ctx context.Context, j *journal, dryRun bool) *Report {
 	report := &Report{Node: j.Node, Outcome: Unchanged}
 	if j.state() != vacating || dryRun {
 		return report
 	}
 	client, err := e.options.APIServers.Connect(j.Kubeconfig)
 	if err != nil {
-		return refused(j.Node, err)
+		return refusedReport(j.Node, err)
 	}
 	e.progress("kubecri leave was cut off and has left node %s cordoned: pods may come again", j.Node)
 	if err := e.uncordon(ctx, j, client); err != nil {
-		return refused(j.Node, err)
+		return refusedReport(j.Node, err)
 	}
 	return report
 }
 
-func refused(node string, err error) *Report {
+func refusedReport(node string, err error) *Report {
 	return &Report{Node: node, Outcome: Refused, Reason: err.Error()}
 }
 
 // preflight finds the facts and returns the plan, or nil if it is refused.
 func (e *Enrolment) preflight(ctx context.Context, report *Report) *journal {
-	s, facts := e.look(ctx)
+	s, facts := e.inspect(ctx)
 	if s != nil {
 		report.Node, facts = s.kubelet.Node, e.intended().facts(ctx, s)
 	}
@@ -123,17 +124,17 @@ func (e *Enrolment) preflight(ctx context.Context, report *Report) *journal {
 	return j
 }
 
-// forward does all steps.
-func (e *Enrolment) forward(ctx context.Context, j *journal, client kubernetes.Interface) error {
+// runEnrolSteps does all steps.
+func (e *Enrolment) runEnrolSteps(ctx context.Context, j *journal, client kubernetes.Interface) error {
 	if err := e.labelGroup(ctx, j, client); err != nil {
 		return err
 	}
-	if e.recorded(j).disturbs() {
+	if e.recorded(j).disturbsPods() {
 		if err := e.cordoned(ctx, j, client); err != nil {
 			return err
 		}
 	}
-	if err := e.run(ctx, e.there(j), j, client); err != nil {
+	if err := e.run(ctx, e.enrolSteps(j), j, client); err != nil {
 		return err
 	}
 	if err := e.uncordon(ctx, j, client); err != nil {
@@ -150,7 +151,7 @@ func (e *Enrolment) cordoned(ctx context.Context, j *journal, client kubernetes.
 	}
 	if !j.state().repairs() {
 		// A pod may have come since the facts were found.
-		s, facts := e.look(ctx)
+		s, facts := e.inspect(ctx)
 		if s == nil {
 			return errors.New(facts[0].Finding)
 		}
@@ -177,13 +178,13 @@ func (e *Enrolment) undoRepair(ctx context.Context, j *journal, client kubernete
 	return e.save(j)
 }
 
-// look reads the surroundings. Facts say why it cannot; then nothing else is known.
-func (e *Enrolment) look(ctx context.Context) (*surroundings, []Fact) {
+// inspect reads the state of the node. Facts say why it cannot; then nothing else is known.
+func (e *Enrolment) inspect(ctx context.Context) (*nodeState, []Fact) {
 	kubelet, unknown := e.intended().kubelet(ctx)
 	if unknown != nil {
 		return nil, []Fact{*unknown}
 	}
-	s := &surroundings{kubelet: kubelet}
+	s := &nodeState{kubelet: kubelet}
 	var err error
 	if s.client, err = e.options.APIServers.Connect(s.kubelet.Kubeconfig); err != nil {
 		return nil, []Fact{e.kubeconfigFact(s.kubelet.Kubeconfig, err)}

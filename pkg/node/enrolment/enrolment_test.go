@@ -91,9 +91,10 @@ func TestANodeIsEnrolledAndLeavesAsItWas(t *testing.T) {
 	}
 }
 
-// TestACrashAtAnyMoment ends enrolments and leaves before each of their changes. From there both
-// ways must work, and at no moment may the kubelet be pointed at a kubecri that does not run.
-func TestACrashAtAnyMoment(t *testing.T) {
+// TestAnEnrolmentSurvivesACrashAtAnyStep ends enrolments and leaves before each of their changes.
+// From there both ways must work, and at no moment may the kubelet be pointed at a kubecri that
+// does not run.
+func TestAnEnrolmentSurvivesACrashAtAnyStep(t *testing.T) {
 	for name, story := range map[string]struct {
 		mode  Mode
 		dead  bool                     // the kubelet, or kubecri as a plugin, does not come up
@@ -217,7 +218,7 @@ func TestTheStateStaysWhileAPodHoldsDevices(t *testing.T) {
 	}
 }
 
-func TestWhatSomebodyElseChangedStays(t *testing.T) {
+func TestChangesOfAdministratorsAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newKubelet(t, kubeadm)
 		m.expect(m.enrol(), Done)
@@ -236,7 +237,7 @@ func TestWhatSomebodyElseChangedStays(t *testing.T) {
 }
 
 // An enrolment that was cut off goes on with the files as they are then.
-func TestAnEnrolmentThatGoesOnKeepsWhatWasChangedMeanwhile(t *testing.T) {
+func TestAResumedEnrolmentKeepsChangesOfAdministrators(t *testing.T) {
 	const config = "/var/lib/kubelet/config.yaml"
 	crashes := 0
 	for crashed := true; crashed; crashes++ {
@@ -286,9 +287,9 @@ func TestANodeHasTheLabelOfItsGroupFromTheFirstChangeToTheLast(t *testing.T) {
 	}
 }
 
-func TestOneAtATime(t *testing.T) {
+func TestEnrolmentsOfANodeAreSerialized(t *testing.T) {
 	m := newKubelet(t, kubeadm)
-	release, err := m.enrolment().hold()
+	release, err := m.enrolment().lockJournal()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +314,7 @@ func TestAJournalThatCannotBeReadIsNotOverwritten(t *testing.T) {
 	}
 }
 
-func TestTheKubeletIsAskedWhetherItIsReadyAgain(t *testing.T) {
+func TestAnEnrolmentWaitsUntilTheKubeletIsReadyAgain(t *testing.T) {
 	// A heartbeat of the same second is that of the kubelet which ends.
 	synctest.Test(t, func(t *testing.T) {
 		m := newKubelet(t, kubeadm)

@@ -23,8 +23,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// surroundings are what facts are about, read once.
-type surroundings struct {
+// nodeState are what facts are about, read once.
+type nodeState struct {
 	kubelet Kubelet
 	client  kubernetes.Interface // the kubelet's identity
 	pods    []corev1.Pod         // of this node
@@ -48,12 +48,12 @@ func podsOn(ctx context.Context, client kubernetes.Interface, node string) ([]co
 	return list.Items, nil
 }
 
-func over(pod *corev1.Pod) bool {
+func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // nodeFact is about the node itself.
-func (e *Enrolment) nodeFact(ctx context.Context, s *surroundings) Fact {
+func (e *Enrolment) nodeFact(ctx context.Context, s *nodeState) Fact {
 	node, err := s.client.CoreV1().Nodes().Get(ctx, s.kubelet.Node, metav1.GetOptions{})
 	if err != nil {
 		return unreadable("node", err)
@@ -74,7 +74,7 @@ func readyCondition(node *corev1.Node) *corev1.NodeCondition {
 }
 
 // cdiFact is about CDI devices, which some device plugins give.
-func (e *Enrolment) cdiFact(ctx context.Context, s *surroundings) Fact {
+func (e *Enrolment) cdiFact(ctx context.Context, s *nodeState) Fact {
 	if err := e.options.Runtimes.CheckCDI(ctx, s.kubelet.Endpoint); err != nil {
 		return fact("CDI", "%v", err).notice("containers whose device plugin gives CDI devices are refused until then")
 	}
@@ -85,7 +85,7 @@ func (e *Enrolment) cdiFact(ctx context.Context, s *surroundings) Fact {
 const maxSkew = 10 * time.Second
 
 // clockFact is about the node's clock, by which credentials and seals are valid or not.
-func (e *Enrolment) clockFact(ctx context.Context, s *surroundings) Fact {
+func (e *Enrolment) clockFact(ctx context.Context, s *nodeState) Fact {
 	there, err := e.options.APIServers.Time(ctx, s.kubelet.Kubeconfig)
 	if err != nil {
 		return fact("clock", "unknown: %v", err).notice("see that the node's clock is synchronized")
@@ -114,7 +114,7 @@ func (e *Enrolment) programFact(ctx context.Context) Fact {
 
 // pluginFacts are about kubecri's device plugins, each of which must load into this program, on
 // this machine.
-func (e *Enrolment) pluginFacts(ctx context.Context, s *surroundings) []Fact {
+func (e *Enrolment) pluginFacts(ctx context.Context, s *nodeState) []Fact {
 	files, err := e.pluginFiles()
 	if err != nil {
 		return []Fact{unreadable("plugins", err)}
@@ -147,7 +147,7 @@ func (e *Enrolment) pluginFiles() ([]string, error) {
 const kubeletDirectory = "/var/lib/kubelet/device-plugins"
 
 // managerFacts are about who manages devices now.
-func (e *Enrolment) managerFacts(ctx context.Context, s *surroundings) []Fact {
+func (e *Enrolment) managerFacts(ctx context.Context, s *nodeState) []Fact {
 	var facts []Fact
 	for _, resource := range s.devices.Resources {
 		facts = append(facts, fact("device plugin", "%s is the kubelet's", resource).notice(
@@ -156,7 +156,7 @@ func (e *Enrolment) managerFacts(ctx context.Context, s *surroundings) []Fact {
 	}
 	for i := range s.pods {
 		pod := &s.pods[i]
-		if over(pod) || !slices.ContainsFunc(pod.Spec.Volumes, registersWithKubelet) {
+		if hasEnded(pod) || !slices.ContainsFunc(pod.Spec.Volumes, registersWithKubelet) {
 			continue
 		}
 		found := fact("device plugin", "pod %s/%s uses the kubelet's directory", pod.Namespace, pod.Name)
@@ -189,7 +189,7 @@ const keepDevices = "they keep them, also when the devices' plugin moves to kube
 
 // holdersNotice is about the pods that hold devices of the kubelet. keep says what becomes of them,
 // and advice what to do where there are plugin files for the same devices.
-func (e *Enrolment) holdersNotice(s *surroundings, keep, advice string) Fact {
+func (e *Enrolment) holdersNotice(s *nodeState, keep, advice string) Fact {
 	holders := s.holders()
 	if len(holders) == 0 {
 		return fact("holders", "no pod holds a device of the kubelet")
@@ -204,11 +204,11 @@ func (e *Enrolment) holdersNotice(s *surroundings, keep, advice string) Fact {
 
 // initialHolders returns the init containers, sidecars apart, that hold devices of the kubelet, or
 // request them, sorted.
-func (s *surroundings) initialHolders() []string {
+func (s *nodeState) initialHolders() []string {
 	var found []string
 	for i := range s.pods {
 		pod := &s.pods[i]
-		if over(pod) {
+		if hasEnded(pod) {
 			continue
 		}
 		devices := s.deviceContainers(pod)
@@ -225,7 +225,7 @@ func (s *surroundings) initialHolders() []string {
 
 // deviceContainers returns the containers of the pod that hold devices of the kubelet, or request
 // them.
-func (s *surroundings) deviceContainers(pod *corev1.Pod) map[string]bool {
+func (s *nodeState) deviceContainers(pod *corev1.Pod) map[string]bool {
 	found := map[string]bool{}
 	for _, holding := range s.devices.Holdings {
 		if holding.PodUID == string(pod.UID) {
@@ -243,13 +243,13 @@ func (s *surroundings) deviceContainers(pod *corev1.Pod) map[string]bool {
 // down returns the containers with devices of the kubelet that do not run now, and may again,
 // sorted. A kubelet of this version that starts may not see that a container runs again while the
 // runtime still has the one before it: kubelets before 1.35 look at any one of them.
-func (s *surroundings) down(kubelet string) []string {
+func (s *nodeState) down(kubelet string) []string {
 	own, err := version.ParseGeneric(kubelet)
-	looksAtOne := err == nil && own.LessThan(version.MajorMinor(1, 35))
+	readsOne := err == nil && own.LessThan(version.MajorMinor(1, 35))
 	var found []string
 	for i := range s.pods {
 		pod := &s.pods[i]
-		if over(pod) {
+		if hasEnded(pod) {
 			continue
 		}
 		statuses := map[string]corev1.ContainerStatus{}
@@ -264,7 +264,7 @@ func (s *surroundings) down(kubelet string) []string {
 			case !devices[container.Name]:
 			case status.State.Running == nil:
 				found = append(found, fmt.Sprintf("%s/%s (%s)", pod.Namespace, pod.Name, container.Name))
-			case looksAtOne && before != nil:
+			case readsOne && before != nil:
 				_, id, _ := strings.Cut(before.ContainerID, "://")
 				found = append(found, fmt.Sprintf("%s/%s (%s, which this kubelet mistakes for one that has ended: "+
 					"crictl rm %s)", pod.Namespace, pod.Name, container.Name, id))
@@ -277,11 +277,11 @@ func (s *surroundings) down(kubelet string) []string {
 
 // holders returns who holds what of the kubelet, or is about to, sorted. A pod that is over holds
 // nothing.
-func (s *surroundings) holders() []string {
+func (s *nodeState) holders() []string {
 	var holders []string
 	for i := range s.pods {
 		pod := &s.pods[i]
-		if over(pod) {
+		if hasEnded(pod) {
 			continue
 		}
 		var held []string
@@ -303,7 +303,7 @@ func (s *surroundings) holders() []string {
 }
 
 // requested returns the kubelet's resources that the pod requests, sorted.
-func (s *surroundings) requested(pod *corev1.Pod) []string {
+func (s *nodeState) requested(pod *corev1.Pod) []string {
 	var found []string
 	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		found = append(found, s.requestedBy(container)...)
@@ -313,7 +313,7 @@ func (s *surroundings) requested(pod *corev1.Pod) []string {
 }
 
 // requestedBy returns the kubelet's resources that the container requests.
-func (s *surroundings) requestedBy(container corev1.Container) []string {
+func (s *nodeState) requestedBy(container corev1.Container) []string {
 	var found []string
 	for name, quantity := range container.Resources.Limits {
 		if !quantity.IsZero() && slices.Contains(s.devices.Resources, types.ResourceName(name)) {
@@ -323,9 +323,9 @@ func (s *surroundings) requestedBy(container corev1.Container) []string {
 	return found
 }
 
-// needed is how much room the state directory must have: its files are small, but none must ever be
-// missed.
-const needed = 64 << 20
+// minFreeBytes is how much room the state directory must have: its files are small, but none must
+// ever be missed.
+const minFreeBytes = 64 << 20
 
 func (e *Enrolment) diskFact() Fact {
 	path := e.options.StateDir
@@ -337,9 +337,9 @@ func (e *Enrolment) diskFact() Fact {
 		return unreadable("disk", err)
 	}
 	found := fact("disk", "%d MiB free for %s", free>>20, e.options.StateDir)
-	if free < needed {
+	if free < minFreeBytes {
 		return found.blocks(fmt.Sprintf("kubecri grants nothing that it cannot write down: make %d MiB free",
-			needed>>20))
+			minFreeBytes>>20))
 	}
 	return found
 }

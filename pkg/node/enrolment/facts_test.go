@@ -85,7 +85,7 @@ func TestAPolicyKeepsDevicePodsFromUpstreamsScheduler(t *testing.T) {
 	}
 }
 
-func TestWhatIsInTheWayIsNamed(t *testing.T) {
+func TestBlockingFactsAreNamed(t *testing.T) {
 	for name, test := range map[string]struct {
 		arrange func(*machine)
 		fact    string
@@ -225,7 +225,7 @@ func TestWhatIsInTheWayIsNamed(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotInTheWayIsSaid(t *testing.T) {
+func TestNoticesAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newKubelet(t, kubeadm)
 		m.write("/var/lib/kubelet/checkpoint", held) // the pod is gone

@@ -38,7 +38,7 @@ type Machine interface {
 // changes is notified of changes of files.
 type changes interface{ before(path string) }
 
-func (h Host) note(path string) {
+func (h Host) noteChange(path string) {
 	if h.changes != nil {
 		h.changes.before(path)
 	}
@@ -105,7 +105,7 @@ func (h Host) read(path string) (file, error) {
 // write makes the file at path, or the one that a link there leads to, what it is to be, in one
 // step: a reader has the old one or the new one, also after a power failure.
 func (h Host) write(path string, wanted file) error {
-	h.note(path)
+	h.noteChange(path)
 	target := h.target(path)
 	directory := filepath.Dir(target)
 	if !wanted.Exists {
@@ -118,9 +118,9 @@ func (h Host) write(path string, wanted file) error {
 	if err != nil {
 		return err
 	}
-	err = fill(spare, wanted)
+	err = writeContent(spare, wanted)
 	if err = errors.Join(err, spare.Close()); err == nil {
-		h.note(path)
+		h.noteChange(path)
 		err = os.Rename(spare.Name(), target)
 	}
 	if err != nil {
@@ -150,8 +150,8 @@ func (h Host) sweep(path string) error {
 	return nil
 }
 
-// fill gives an open file its content and everything else that it is to have, on disk.
-func fill(open *os.File, wanted file) error {
+// writeContent gives an open file its content and everything else that it is to have, on disk.
+func writeContent(open *os.File, wanted file) error {
 	if _, err := open.Write(wanted.Content); err != nil {
 		return err
 	}

@@ -22,20 +22,20 @@ type installation interface {
 	kubelet(ctx context.Context) (Kubelet, *Fact)
 	// kubeconfigAdvice says what to do where the kubelet's kubeconfig does not exist.
 	kubeconfigAdvice() string
-	// facts returns the facts about the surroundings.
-	facts(ctx context.Context, s *surroundings) []Fact
+	// facts returns the facts about the node.
+	facts(ctx context.Context, s *nodeState) []Fact
 	// holdersFact is the one of them about the pods that hold devices of the kubelet.
-	holdersFact(s *surroundings) Fact
+	holdersFact(s *nodeState) Fact
 	// plan adds to a new journal what this installation changes. It changes nothing itself.
-	plan(ctx context.Context, s *surroundings, j *journal) error
-	// disturbs reports whether pods may be disturbed: then the node is cordoned meanwhile, and the
-	// holders of devices are read once more before the first step.
-	disturbs() bool
-	// there are the steps of an enrolment, without its labels. back are those of the way back: the
-	// kubelet comes first, as it must come up again even when the API server is away, which the
-	// others need.
-	there(j *journal) []step
-	back(j *journal) []step
-	// vacated returns when the way back may begin on a node to which no pods come.
-	vacated(ctx context.Context, j *journal, client kubernetes.Interface) error
+	plan(ctx context.Context, s *nodeState, j *journal) error
+	// disturbsPods reports whether pods may be disturbed: then the node is cordoned meanwhile, and
+	// the holders of devices are read once more before the first step.
+	disturbsPods() bool
+	// enrolSteps are the steps of an enrolment, without its labels. leaveSteps are those of a
+	// leave: the kubelet comes first, as it must come up again even when the API server is away,
+	// which the others need.
+	enrolSteps(j *journal) []step
+	leaveSteps(j *journal) []step
+	// awaitVacated returns when the way back may begin on a node to which no pods come.
+	awaitVacated(ctx context.Context, j *journal, client kubernetes.Interface) error
 }

@@ -96,13 +96,13 @@ func (e *Enrolment) load() (*journal, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("journal of the enrolment: %w; restore the file from a copy, or take kubecri away by "+
-			"hand, as "+documents.URL+"install.md says", err)
+			"hand, as "+documents.URL+"deploy/install.md says", err)
 	}
 	return j, nil
 }
 
 func (e *Enrolment) save(j *journal) error {
-	e.options.Host.note(e.options.Journal)
+	e.options.Host.noteChange(e.options.Journal)
 	if err := e.journalFile().Save(j); err != nil {
 		return fmt.Errorf("journal of the enrolment: %w", err)
 	}
@@ -113,7 +113,7 @@ func (e *Enrolment) save(j *journal) error {
 func (e *Enrolment) forget() error {
 	path := e.journalFile().Path
 	for _, name := range []string{path + ".spare", path} {
-		e.options.Host.note(name)
+		e.options.Host.noteChange(name)
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -127,8 +127,8 @@ var errBusy = errors.New("another kubecri enrol or leave runs on this node: wait
 // lockPath is on a file system that every machine has, and that lives no longer than its processes.
 const lockPath = "/run/kubedevice-enrolment.lock"
 
-// hold keeps other processes from the journal until release is called, which leaves no file.
-func (e *Enrolment) hold() (release func(), err error) {
+// lockJournal keeps other processes from the journal until release is called, which leaves no file.
+func (e *Enrolment) lockJournal() (release func(), err error) {
 	path := e.options.Host.path(lockPath)
 	for {
 		lock, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)

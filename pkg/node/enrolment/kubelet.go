@@ -53,7 +53,7 @@ func (e *Enrolment) findKubelet(ctx context.Context) (Kubelet, error) {
 		for _, name := range embedded {
 			if other, err := e.unit(ctx, name); err == nil && other["LoadState"] == "loaded" {
 				return Kubelet{}, fmt.Errorf("the kubelet is part of %s, which starts a runtime of its own: such a "+
-					"node is set up by hand, see "+documents.URL+"install.md", name)
+					"node is set up by hand, see "+documents.URL+"deploy/install.md", name)
 			}
 		}
 		return Kubelet{}, fmt.Errorf("systemd has no %s: name the kubelet's unit with --kubelet-unit",
@@ -208,7 +208,7 @@ func (e *Enrolment) unit(ctx context.Context, name string) (map[string]string, e
 	output, err := e.options.Host.Machine.Run(ctx, "systemctl", "show", name,
 		"--property=LoadState,ActiveState,MainPID,FragmentPath,DropInPaths,EnvironmentFiles")
 	if err != nil {
-		return nil, fmt.Errorf("ask systemd about %s: %w", name, err)
+		return nil, fmt.Errorf("query systemd about %s: %w", name, err)
 	}
 	properties := map[string]string{}
 	for _, line := range strings.Split(output, "\n") {

@@ -21,22 +21,22 @@ import (
 // them to others. With drain it evicts both. It names the pods that only KubeDevice's scheduler
 // serves. With dryRun it only says what it would do.
 func (e *Enrolment) Leave(ctx context.Context, dryRun, drain bool) *Report {
-	release, err := e.hold()
+	release, err := e.lockJournal()
 	if err != nil {
-		return refused("", err)
+		return refusedReport("", err)
 	}
 	defer release()
 	j, err := e.load()
 	if err != nil {
-		return refused("", err)
+		return refusedReport("", err)
 	}
 	if j == nil {
 		return &Report{Outcome: Unchanged, Reason: "kubecri enrol has not enrolled this node"}
 	}
-	report := &Report{Node: j.Node, Outcome: Planned, Steps: e.describeBack(j, drain)}
+	report := &Report{Node: j.Node, Outcome: Planned, Steps: e.describeLeave(j, drain)}
 	client, err := e.options.APIServers.Connect(j.Kubeconfig)
 	if err != nil {
-		return refused(j.Node, err)
+		return refusedReport(j.Node, err)
 	}
 	report.Facts = []Fact{e.waitingFact(ctx), requiredFact(ctx, j, client)}
 	refuse := func(err error) *Report {
@@ -63,7 +63,7 @@ func (e *Enrolment) Leave(ctx context.Context, dryRun, drain bool) *Report {
 // that the API server did not show.
 func requiredFact(ctx context.Context, j *journal, client kubernetes.Interface) Fact {
 	const advice = "such a container would start without its devices: see that no such pod is left (" +
-		documents.URL + "operations.md)"
+		documents.URL + "deploy/required-plugin.md)"
 	node, err := client.CoreV1().Nodes().Get(ctx, j.Node, metav1.GetOptions{})
 	if err != nil {
 		return fact("NRI", "unknown: %v", err).notice(advice)
@@ -86,7 +86,7 @@ func (e *Enrolment) checkDevicePods(ctx context.Context, j *journal, client kube
 	}
 	if len(pods) > 0 && !drain {
 		return fmt.Errorf("device pods run: %s; a container of theirs that is created again would have no device: let "+
-			"them end, or evict them with --drain", names(pods))
+			"them end, or evict them with --drain", podNames(pods))
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (e *Enrolment) vacate(ctx context.Context, j *journal, client kubernetes.In
 	if err != nil {
 		return err
 	}
-	return e.recorded(j).vacated(ctx, j, client)
+	return e.recorded(j).awaitVacated(ctx, j, client)
 }
 
 // undo goes back to what was before, from wherever the enrolment has come to.
@@ -114,7 +114,7 @@ func (e *Enrolment) undo(ctx context.Context, j *journal, client kubernetes.Inte
 	if err := e.save(j); err != nil {
 		return err
 	}
-	if err := e.run(ctx, e.back(j), j, client); err != nil {
+	if err := e.run(ctx, e.leaveSteps(j), j, client); err != nil {
 		return err
 	}
 	if err := e.uncordon(ctx, j, client); err != nil {

@@ -41,7 +41,7 @@ func TestALeaveThatWasCutOffLeavesNoCordon(t *testing.T) {
 	}
 }
 
-func TestANodeThatSomebodyElseHasUncordonedIsCordonedAgain(t *testing.T) {
+func TestANodeThatWasUncordonedDuringALeaveIsCordonedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newKubelet(t, kubeadm)
 		m.expect(m.enrol(), Done)

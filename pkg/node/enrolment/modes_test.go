@@ -16,7 +16,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
 )
 
-func TestANodeIsEnrolledInModeNRIAndItsKubeletNeverNotices(t *testing.T) {
+func TestAnEnrolmentInModeNRIDoesNotRestartTheKubelet(t *testing.T) {
 	files := map[string]map[string]string{"a flag that no file has": kubeadm}
 	for name, one := range kubelets {
 		files[name] = one
@@ -128,7 +128,7 @@ func TestANodeGoesFromOneModeToTheOther(t *testing.T) {
 	}
 }
 
-func TestWhatIsFoundOfNRI(t *testing.T) {
+func TestFactsAboutNRI(t *testing.T) {
 	settings := func(found nri.Settings, err error) func(*machine) {
 		return func(m *machine) {
 			m.validator, m.validatorErr = found, err

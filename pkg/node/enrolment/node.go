@@ -29,7 +29,7 @@ func patchNode(ctx context.Context, client kubernetes.Interface, node, patch str
 	return nil
 }
 
-// cordon keeps new pods from the node, unless somebody else does already. That the journal says so
+// cordon keeps new pods from the node, unless another user does already. That the journal says so
 // is not enough: the process that wrote that may have ended before it was done, and others may have
 // let pods come again since.
 func (e *Enrolment) cordon(ctx context.Context, j *journal, client kubernetes.Interface) error {
@@ -47,7 +47,7 @@ func (e *Enrolment) cordon(ctx context.Context, j *journal, client kubernetes.In
 	return patchNode(ctx, client, j.Node, `{"spec":{"unschedulable":true}}`)
 }
 
-// uncordon lets new pods come again, unless somebody else kept them away before.
+// uncordon lets new pods come again, unless another user kept them away before.
 func (e *Enrolment) uncordon(ctx context.Context, j *journal, client kubernetes.Interface) error {
 	if !j.Cordoned {
 		return nil
@@ -68,7 +68,7 @@ func (e *Enrolment) restartKubelet(ctx context.Context, j *journal, works func(c
 	if err := e.systemctl(ctx, "restart", j.KubeletUnit); err != nil {
 		return err
 	}
-	if err := e.await(ctx, kubeletLimit, "node "+j.Node+" is ready", works); err != nil {
+	if err := e.await(ctx, kubeletTimeout, "node "+j.Node+" is ready", works); err != nil {
 		return fmt.Errorf("the kubelet was restarted: %w; see journalctl -u %s", err, j.KubeletUnit)
 	}
 	return nil
@@ -118,14 +118,14 @@ func alivePods(ctx context.Context, client kubernetes.Interface, node string) (m
 	pods, err := podsOn(ctx, client, node)
 	alive := map[apitypes.UID]bool{}
 	for i := range pods {
-		alive[pods[i].UID] = !over(&pods[i])
+		alive[pods[i].UID] = !hasEnded(&pods[i])
 	}
 	return alive, err
 }
 
-// lost returns an error if the kubelet has failed a pod that was alive before. A pod whose
-// containers failed by themselves has no reason.
-func lost(ctx context.Context, client kubernetes.Interface, node string, alive map[apitypes.UID]bool) error {
+// checkNoneFailed returns an error if the kubelet has failed a pod that was alive before. A pod
+// whose containers failed by themselves has no reason.
+func checkNoneFailed(ctx context.Context, client kubernetes.Interface, node string, alive map[apitypes.UID]bool) error {
 	pods, err := podsOn(ctx, client, node)
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func (e *Enrolment) devicePods(ctx context.Context, j *journal, client kubernete
 		pod := &pods[i]
 		_, err := deviceinfo.PodAllocation(pod)
 		holds := slices.Contains(granted, string(pod.UID))
-		if !over(pod) && (err == nil || holds) {
+		if !hasEnded(pod) && (err == nil || holds) {
 			ref := podRef{
 				uid: string(pod.UID), namespace: pod.Namespace, name: pod.Name, ends: pod.DeletionTimestamp != nil,
 				holds: holds,
@@ -181,7 +181,7 @@ func (e *Enrolment) devicePods(ctx context.Context, j *journal, client kubernete
 // wait.
 func (e *Enrolment) drain(ctx context.Context, j *journal, client kubernetes.Interface) error {
 	waits := map[string]bool{} // for a budget, by UID
-	return e.await(ctx, evictionLimit, "the device pods have left", func(ctx context.Context) error {
+	return e.await(ctx, evictionTimeout, "the device pods have left", func(ctx context.Context) error {
 		left, err := e.devicePods(ctx, j, client)
 		if err != nil {
 			return err
@@ -207,7 +207,7 @@ func (e *Enrolment) drain(ctx context.Context, j *journal, client kubernetes.Int
 			}
 		}
 		if len(left) > 0 {
-			return fmt.Errorf("device pods are left: %s", names(left))
+			return fmt.Errorf("device pods are left: %s", podNames(left))
 		}
 		return nil
 	})
@@ -236,7 +236,7 @@ func daemonsAmong(pods []podRef) error {
 	return nil
 }
 
-func names(pods []podRef) string {
+func podNames(pods []podRef) string {
 	var all []string
 	for _, pod := range pods {
 		all = append(all, pod.String())

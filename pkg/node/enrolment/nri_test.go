@@ -70,7 +70,7 @@ func TestANodeWithoutNRIIsRefused(t *testing.T) {
 	})
 }
 
-func TestACrashOfALeaveOfAnNRIPluginAtAnyMoment(t *testing.T) {
+func TestALeaveOfAnNRIPluginSurvivesACrashAtAnyStep(t *testing.T) {
 	crashes := 0
 	for crashed := true; crashed; crashes++ {
 		synctest.Test(t, func(t *testing.T) {

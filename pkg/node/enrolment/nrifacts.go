@@ -16,7 +16,7 @@ import (
 
 // registrationFact is about whether the runtime takes kubecri as a plugin. It was tried, unless the
 // runtime cannot send its list of containers.
-func (e *Enrolment) registrationFact(ctx context.Context, s *surroundings, socket string) Fact {
+func (e *Enrolment) registrationFact(ctx context.Context, s *nodeState, socket string) Fact {
 	runtime, err := e.options.Runtimes.CheckNRI(ctx, s.kubelet.Endpoint, socket)
 	if err != nil {
 		return fact("NRI", "%v", err).blocks("the runtime must register kubecri, or use mode: cri")
@@ -25,7 +25,7 @@ func (e *Enrolment) registrationFact(ctx context.Context, s *surroundings, socke
 }
 
 // validatorFacts are about the runtime's default validator, and about who may be excepted from it.
-func (e *Enrolment) validatorFacts(ctx context.Context, s *surroundings) []Fact {
+func (e *Enrolment) validatorFacts(ctx context.Context, s *nodeState) []Fact {
 	settings, err := e.options.Runtimes.Validator(ctx, s.kubelet.Endpoint)
 	facts := []Fact{e.validatorFact(settings, err)}
 	if err == nil && settings.Enabled && settings.Tolerated != "" {
@@ -41,10 +41,11 @@ func (e *Enrolment) validatorFact(settings nri.Settings, err error) Fact {
 	switch {
 	case err != nil:
 		return fact("validator", "unknown: %v", err).notice("where it is off, " + away + "; when the first container " +
-			"was created, kubecri's /readyz says whether it is on (" + documents.URL + "operations.md)")
+			"was created, kubecri's /readyz says whether it is on (" + documents.URL + "deploy/required-plugin.md)")
 	case !settings.Enabled:
 		return fact("validator", "off, by %s", settings.File).notice(away +
-			": switch the default validator on there and restart the runtime (" + documents.URL + "operations.md)")
+			": switch the default validator on there and restart the runtime (" +
+			documents.URL + "deploy/required-plugin.md)")
 	}
 	found := fact("validator", "on, by %s", settings.File)
 	static := "static pods included, those of a control plane, too, and a kubecri that itself runs as a pod"

@@ -5,8 +5,8 @@ package enrolment
 
 import "context"
 
-// plan returns what is to be done, from the surroundings. It changes nothing.
-func (e *Enrolment) plan(ctx context.Context, s *surroundings) (*journal, error) {
+// plan returns what is to be done, from the state of the node. It changes nothing.
+func (e *Enrolment) plan(ctx context.Context, s *nodeState) (*journal, error) {
 	j := &journal{
 		Phase: phaseEnrolling, Node: s.kubelet.Node, Kubeconfig: s.kubelet.Kubeconfig, KubeletUnit: s.kubelet.unit,
 		RemoveState: !e.options.Host.exists(e.options.StateDir),
@@ -24,38 +24,38 @@ func (e *Enrolment) describe(j *journal) []Step {
 	if j.Group != "" {
 		first = []step{{name: "group", actions: []string{"give node " + j.Node + " the label " + GroupLabel}}}
 	}
-	if e.recorded(j).disturbs() {
+	if e.recorded(j).disturbsPods() {
 		first = append(first, cordonStep(j))
 	}
-	return described(append(first, e.there(j)...))
+	return described(append(first, e.enrolSteps(j)...))
 }
 
-// describeBack returns what each step of the way back does, for people.
-func (e *Enrolment) describeBack(j *journal, drain bool) []Step {
+// describeLeave returns what each step of the way back does, for people.
+func (e *Enrolment) describeLeave(j *journal, drain bool) []Step {
 	cordon := cordonStep(j)
 	if drain {
 		cordon.actions = append(cordon.actions, "evict the device pods, and wait until they are gone")
 	}
-	return described(append([]step{cordon}, e.back(j)...))
+	return described(append([]step{cordon}, e.leaveSteps(j)...))
 }
 
 func cordonStep(j *journal) step {
 	return step{name: "cordon", actions: []string{"cordon node " + j.Node + " until the end"}}
 }
 
-// there returns the steps of an enrolment, of which the last one is to label the node.
-func (e *Enrolment) there(j *journal) []step {
+// enrolSteps returns the steps of an enrolment, of which the last one is to label the node.
+func (e *Enrolment) enrolSteps(j *journal) []step {
 	label := step{"label", []string{"give node " + j.Node + " the label " + Label}, e.label}
-	return append(e.recorded(j).there(j), label)
+	return append(e.recorded(j).enrolSteps(j), label)
 }
 
-// back returns the steps of the way back, of which the last one is to remove the labels.
-func (e *Enrolment) back(j *journal) []step {
+// leaveSteps returns the steps of the way back, of which the last one is to remove the labels.
+func (e *Enrolment) leaveSteps(j *journal) []step {
 	label := step{"label", []string{"take the label " + Label + " from node " + j.Node}, e.unlabel}
 	if j.Group != "" {
 		label.actions = append(label.actions, "take the label "+GroupLabel+" from it")
 	}
-	return append(e.recorded(j).back(j), label)
+	return append(e.recorded(j).leaveSteps(j), label)
 }
 
 // described returns steps for people.

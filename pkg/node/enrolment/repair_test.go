@@ -62,7 +62,7 @@ func TestARepairLeavesWhatTheAdministratorHasChanged(t *testing.T) {
 	})
 }
 
-// Its start would fail the pods for which the repair waited in vain.
+// Its start would fail the pods for which the repair waited without success.
 func TestARepairThatHasChangedNothingRestartsNoKubelet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newKubelet(t, kubeadm)

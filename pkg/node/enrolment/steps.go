@@ -51,10 +51,10 @@ func (e *Enrolment) removeState(ctx context.Context, j *journal, client kubernet
 	holders := slices.DeleteFunc(pods, func(pod podRef) bool { return !pod.holds })
 	if len(holders) > 0 {
 		e.progress("%s stays, so that a kubecri that comes back knows who holds devices: %s", e.options.StateDir,
-			names(holders))
+			podNames(holders))
 		return nil
 	}
-	e.options.Host.note(e.options.StateDir)
+	e.options.Host.noteChange(e.options.StateDir)
 	return os.RemoveAll(e.options.Host.path(e.options.StateDir))
 }
 
@@ -67,7 +67,7 @@ func (e *Enrolment) removeOwned(j *journal) error {
 	}
 	_ = os.Remove(devices) // unless it has something of another program
 	for _, directory := range j.Owned {
-		e.options.Host.note(directory)
+		e.options.Host.noteChange(directory)
 		if err := os.RemoveAll(e.options.Host.path(directory)); err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func (e *Enrolment) removeOwned(j *journal) error {
 	return nil
 }
 
-// restore makes a file what it was before. If somebody else has changed it since, it stays, but for
+// restore makes a file what it was before. If another user has changed it since, it stays, but for
 // the endpoint in it, if it is the one that was set here. An installed file has none.
 func (e *Enrolment) restore(change change, endpoint string) error {
 	if err := e.options.Host.sweep(change.Path); err != nil {
@@ -90,7 +90,7 @@ func (e *Enrolment) restore(change change, endpoint string) error {
 	case now.same(change.After):
 		return e.options.Host.write(change.Path, change.Before)
 	case !now.Exists || endpoint == "":
-		e.progress("%s was changed by somebody else: it stays as it is", change.Path)
+		e.progress("%s was changed by another program or user: it is kept", change.Path)
 		return nil
 	}
 	set, err := change.Format.endpointIn(now.Content)
@@ -104,7 +104,7 @@ func (e *Enrolment) restore(change change, endpoint string) error {
 	if now.Content, err = change.Format.setEndpoint(now.Content, old); err != nil {
 		return fmt.Errorf("%s: %w", change.Path, err)
 	}
-	e.progress("%s was changed by somebody else: only the endpoint in it goes back", change.Path)
+	e.progress("%s was changed by another program or user: only the endpoint in it is restored", change.Path)
 	return e.options.Host.write(change.Path, now)
 }
 

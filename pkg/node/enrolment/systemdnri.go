@@ -24,7 +24,7 @@ func (n systemdNRI) kubelet(ctx context.Context) (Kubelet, *Fact) {
 }
 
 // facts implements installation.
-func (n systemdNRI) facts(ctx context.Context, s *surroundings) []Fact {
+func (n systemdNRI) facts(ctx context.Context, s *nodeState) []Fact {
 	runtime, _ := n.runtimeFact(ctx, s)
 	return n.commonFacts(ctx, s, ownFacts{
 		endpoint: fact("endpoint", "%s; it stays", s.kubelet.Endpoint), runtime: runtime, holders: n.holdersFact(s),
@@ -34,7 +34,7 @@ func (n systemdNRI) facts(ctx context.Context, s *surroundings) []Fact {
 
 // nriFacts are about NRI: whether the runtime registers kubecri, and whether containers can require
 // it.
-func (n systemdNRI) nriFacts(ctx context.Context, s *surroundings) []Fact {
+func (n systemdNRI) nriFacts(ctx context.Context, s *nodeState) []Fact {
 	socket := n.options.NRISocket
 	if socket == "" || !n.options.Host.exists(socket) {
 		return []Fact{fact("NRI", "there is no %s", socket).blocks("switch NRI on in the runtime's configuration and " +
@@ -53,24 +53,24 @@ func (n systemdNRI) nriFacts(ctx context.Context, s *surroundings) []Fact {
 }
 
 // holdersFact implements installation.
-func (n systemdNRI) holdersFact(s *surroundings) Fact { return n.heldFact(s, keepDevices) }
+func (n systemdNRI) holdersFact(s *nodeState) Fact { return n.heldFact(s, keepDevices) }
 
-// there implements installation.
-func (n systemdNRI) there(j *journal) []step {
+// enrolSteps implements installation.
+func (n systemdNRI) enrolSteps(j *journal) []step {
 	return []step{n.start(j, "kubecri is registered with NRI", n.registered)}
 }
 
 // registered waits until the container runtime has registered kubecri.
 func (n systemdNRI) registered(ctx context.Context, _ *journal) error {
-	err := n.await(ctx, runtimeLimit, "kubecri is registered with NRI", n.options.Kubecri.Registered)
+	err := n.await(ctx, runtimeTimeout, "kubecri is registered with NRI", n.options.Kubecri.Registered)
 	if err != nil {
-		return fmt.Errorf("the runtime does not ask kubecri: %w; see journalctl -u %s", err, serviceUnit)
+		return fmt.Errorf("the runtime does not call kubecri: %w; see journalctl -u %s", err, serviceUnit)
 	}
 	return nil
 }
 
-// back implements installation.
-func (n systemdNRI) back(j *journal) []step { return []step{n.stop(j)} }
+// leaveSteps implements installation.
+func (n systemdNRI) leaveSteps(j *journal) []step { return []step{n.stop(j)} }
 
-// vacated implements installation.
-func (systemdNRI) vacated(context.Context, *journal, kubernetes.Interface) error { return nil }
+// awaitVacated implements installation.
+func (systemdNRI) awaitVacated(context.Context, *journal, kubernetes.Interface) error { return nil }

@@ -27,7 +27,12 @@ const tolerationPolicy = "kubedevice-missing-plugins"
 // a plugin is missing that they require. A key that the policy does not cover, or of which that is
 // not known, blocks an enrolment in ModeNRI if the runtime requires kubecri for all containers: any
 // tenant could start containers past the device firewall while kubecri is away.
-func (e *Enrolment) tolerationFact(ctx context.Context, s *surroundings, settings nri.Settings) Fact {
+//
+// Otherwise the key opens nothing. Where only containers with devices require kubecri, any other
+// container is created while it is away, with or without the annotation, and a pod with devices
+// that tolerates it loses its own. With ModeCRI the kubelet has no other way than the proxy.
+// Such a key is a notice, so that it is covered before the runtime is changed to require kubecri.
+func (e *Enrolment) tolerationFact(ctx context.Context, s *nodeState, settings nri.Settings) Fact {
 	found := fact("toleration", "containers of pods with the annotation %[1]s, %[1]s/pod or %[1]s/container.NAME "+
 		"require no plugin, by %[2]s", settings.Tolerated, settings.File)
 	client := s.client
@@ -48,8 +53,12 @@ func (e *Enrolment) tolerationFact(ctx context.Context, s *surroundings, setting
 	default:
 		found.Finding += ", and any tenant may write it: " + gap
 	}
-	if e.options.Mode == ModeNRI && slices.Contains(settings.Required, deviceinfo.NRIPlugin) {
+	switch {
+	case e.options.Mode == ModeNRI && slices.Contains(settings.Required, deviceinfo.NRIPlugin):
 		return found.blocks(advice)
+	case e.options.Mode == ModeNRI:
+		return found.notice("before the runtime is changed to require " + deviceinfo.NRIPlugin +
+			" for all containers: " + advice)
 	}
 	return found.notice(advice)
 }

@@ -132,7 +132,7 @@ func TestANodeWhoseContainersTenantsMayExceptFromKubecriIsRefused(t *testing.T) 
 }
 
 // An administrator may see what the kubelet's identity may not.
-func TestWhetherTenantsMayExceptContainersIsUnknownWhereNoPolicyMayBeRead(t *testing.T) {
+func TestExceptionsOfTenantsAreUnknownWithoutTheRightToReadPolicies(t *testing.T) {
 	m := newKubelet(t, kubeadm)
 	m.options.Mode = ModeNRI
 	m.validator = nri.Settings{

@@ -34,11 +34,11 @@ type units struct {
 // kubeconfigAdvice implements installation.
 func (units) kubeconfigAdvice() string { return "correct --kubeconfig of the kubelet, which names it" }
 
-// disturbs implements installation.
-func (units) disturbs() bool { return true }
+// disturbsPods implements installation.
+func (units) disturbsPods() bool { return true }
 
 // commonFacts returns the facts of every installation with units. own are those that differ.
-func (u units) commonFacts(ctx context.Context, s *surroundings, own ownFacts) []Fact {
+func (u units) commonFacts(ctx context.Context, s *nodeState, own ownFacts) []Fact {
 	facts := []Fact{u.nodeFact(ctx, s), u.endpointFact(s, own.endpoint), own.runtime, u.cdiFact(ctx, s)}
 	facts = append(facts, own.nri...)
 	facts = append(facts, u.clockFact(ctx, s), u.programFact(ctx))
@@ -54,11 +54,11 @@ type ownFacts struct {
 }
 
 // endpointFact returns what was found about the kubelet's endpoint with the risk that it has.
-func (u units) endpointFact(s *surroundings, found Fact) Fact {
+func (u units) endpointFact(s *nodeState, found Fact) Fact {
 	switch {
 	case sameEndpoint(s.kubelet.Endpoint, u.options.Endpoint):
 		return found.blocks("the kubelet calls kubecri already; somebody set that up by hand, and takes it away by " +
-			"hand (" + documents.URL + "install.md)")
+			"hand (" + documents.URL + "deploy/install.md)")
 	case u.options.Upstream != "" && !sameEndpoint(u.options.Upstream, s.kubelet.Endpoint):
 		return found.blocks(fmt.Sprintf("%s says criUpstream: %s, which must be the endpoint that the kubelet calls "+
 			"now", u.options.ConfigFile, u.options.Upstream))
@@ -67,7 +67,7 @@ func (u units) endpointFact(s *surroundings, found Fact) Fact {
 }
 
 // runtimeFact is about the container runtime. Its version is empty if it does not answer.
-func (u units) runtimeFact(ctx context.Context, s *surroundings) (found Fact, version string) {
+func (u units) runtimeFact(ctx context.Context, s *nodeState) (found Fact, version string) {
 	version, err := u.options.Runtimes.Version(ctx, s.kubelet.Endpoint)
 	if err != nil {
 		return unreadable("runtime", fmt.Errorf("%s: %w", s.kubelet.Endpoint, err)), ""
@@ -76,13 +76,13 @@ func (u units) runtimeFact(ctx context.Context, s *surroundings) (found Fact, ve
 }
 
 // heldFact is about the pods that hold devices of the kubelet, and keep says what becomes of them.
-func (u units) heldFact(s *surroundings, keep string) Fact {
+func (u units) heldFact(s *nodeState, keep string) Fact {
 	return u.holdersNotice(s, keep, "take the files out of "+u.options.PluginDir+" until these pods are gone, or "+
 		"say with --plugins-for-other-devices that theirs are others")
 }
 
 // plan implements installation, for the units and the configuration file.
-func (u units) plan(ctx context.Context, s *surroundings, j *journal) error {
+func (u units) plan(ctx context.Context, s *nodeState, j *journal) error {
 	if !u.options.Host.exists(u.options.ConfigFile) {
 		content, err := u.options.Kubecri.Configuration(s.kubelet)
 		if err != nil {
@@ -108,7 +108,7 @@ func (u units) plan(ctx context.Context, s *surroundings, j *journal) error {
 		}
 	}
 	for _, change := range j.Installed {
-		j.Directories = append(j.Directories, u.missing(filepath.Dir(change.Path))...)
+		j.Directories = append(j.Directories, u.missingDirectories(filepath.Dir(change.Path))...)
 	}
 	slices.Sort(j.Directories) // the outer ones first
 	j.Directories = slices.Compact(j.Directories)
@@ -119,12 +119,13 @@ func installed(path string, content []byte) change {
 	return change{Path: path, After: file{Exists: true, Mode: installedMode, Content: content}}
 }
 
-// missing returns the directories on the way to path that are not there, itself included.
-func (u units) missing(path string) []string {
+// missingDirectories returns the directories on the way to path that are not there, itself
+// included.
+func (u units) missingDirectories(path string) []string {
 	if u.options.Host.exists(path) {
 		return nil
 	}
-	return append(u.missing(filepath.Dir(path)), path)
+	return append(u.missingDirectories(filepath.Dir(path)), path)
 }
 
 // start returns the step that installs kubecri and starts it. ready waits until it can be called,
@@ -186,7 +187,7 @@ func (u units) installFile(change change) error {
 	case !now.Exists:
 		return u.options.Host.write(change.Path, change.After)
 	case !now.same(change.After):
-		u.progress("%s was changed by somebody else: it stays as it is", change.Path)
+		u.progress("%s was changed by another program or user: it is kept", change.Path)
 	}
 	return nil
 }
@@ -235,7 +236,7 @@ func (u units) uninstall(ctx context.Context, j *journal, client kubernetes.Inte
 		return err
 	}
 	for _, directory := range slices.Backward(j.Directories) {
-		// One that is not empty has something of somebody else's.
+		// One that is not empty has something of another user's.
 		_ = os.Remove(u.options.Host.path(directory))
 	}
 	return nil

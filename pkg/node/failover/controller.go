@@ -46,7 +46,7 @@ const (
 // Checkpoint has the node's granted allocations. *grants.Checkpoint implements it.
 type Checkpoint interface {
 	Follow() (list []grants.Allocation, complete bool, changed <-chan struct{})
-	Carry(granted grants.Allocation, container string) (string, error)
+	EncodePart(granted grants.Allocation, container string) (string, error)
 	Refuse(podUID string, generation int64) error
 	Release(podUID, container string) error
 }
@@ -109,7 +109,7 @@ type Controller struct {
 	// Only Run uses the rest.
 	answers map[string]answer            // by pod UID
 	pending map[string]grants.Allocation // with pending replacements, by pod UID, before the answer
-	ending  *ending
+	stopper *stopper
 }
 
 // answer is the last answer for a pod.
@@ -130,7 +130,7 @@ type generation struct {
 func New(options Options) *Controller {
 	return &Controller{
 		Options: options, changed: make(chan struct{}), answers: map[string]answer{},
-		pending: map[string]grants.Allocation{}, ending: newEnding(options),
+		pending: map[string]grants.Allocation{}, stopper: newStopper(options),
 	}
 }
 
@@ -144,7 +144,7 @@ func (c *Controller) Wanted() (list []deviceinfo.Replacement, known bool, change
 
 // Run reconciles on changes of grants, pods and the runtime until ctx is done.
 func (c *Controller) Run(ctx context.Context) {
-	defer c.ending.wait()
+	defer c.stopper.wait()
 	for {
 		granted, complete, grantsChanged := c.Checkpoint.Follow()
 		podsChanged := c.Pods.Changed()
@@ -177,7 +177,7 @@ func (c *Controller) reconcile(ctx context.Context, granted []grants.Allocation)
 	pending := map[string]bool{}
 	for i := range granted {
 		uid := granted[i].PodUID
-		if len(granted[i].Asked) > 0 && c.Pods.Active(uid) {
+		if len(granted[i].Pending) > 0 && c.Pods.Active(uid) {
 			pending[uid] = true
 			c.take(ctx, &granted[i])
 		}
@@ -185,7 +185,7 @@ func (c *Controller) reconcile(ctx context.Context, granted []grants.Allocation)
 		if !pending[uid] {
 			continue
 		}
-		if delay = retryInterval; len(granted[i].Asked) == 0 {
+		if delay = retryInterval; len(granted[i].Pending) == 0 {
 			continue
 		}
 		if replacement, ok := c.request(ctx, &granted[i]); ok {
@@ -195,7 +195,7 @@ func (c *Controller) reconcile(ctx context.Context, granted []grants.Allocation)
 	maps.DeleteFunc(c.answers, func(uid string, _ answer) bool { return !pending[uid] })
 	maps.DeleteFunc(c.pending, func(uid string, _ grants.Allocation) bool { return !pending[uid] })
 	c.set(wanted)
-	if c.ending.reconcile(ctx, granted) {
+	if c.stopper.reconcile(ctx, granted) {
 		delay = checkInterval
 	}
 	return delay
@@ -204,8 +204,8 @@ func (c *Controller) reconcile(ctx context.Context, granted []grants.Allocation)
 // request returns what the node requests for a pod, if it requests anything.
 func (c *Controller) request(ctx context.Context, granted *grants.Allocation) (deviceinfo.Replacement, bool) {
 	request := deviceinfo.Replacement{UID: apitypes.UID(granted.PodUID), Generation: granted.Generation}
-	for _, container := range slices.Sorted(maps.Keys(granted.Asked)) {
-		if !granted.Asked[container].Withdrawn {
+	for _, container := range slices.Sorted(maps.Keys(granted.Pending)) {
+		if !granted.Pending[container].Withdrawn {
 			request.Containers = append(request.Containers, container)
 		}
 	}
@@ -255,7 +255,7 @@ func (c *Controller) take(ctx context.Context, granted *grants.Allocation) {
 // take or the creation of a container has taken the answer.
 func (c *Controller) reportReplaced(now *grants.Allocation) {
 	previous, replacing := c.pending[now.PodUID]
-	if delete(c.pending, now.PodUID); len(now.Asked) > 0 {
+	if delete(c.pending, now.PodUID); len(now.Pending) > 0 {
 		c.pending[now.PodUID] = *now
 	}
 	if !replacing || now.Generation <= previous.Generation {
@@ -264,14 +264,14 @@ func (c *Controller) reportReplaced(now *grants.Allocation) {
 	c.Metrics.ObserveReplacement(true)
 	pod, _ := c.Pods.Get(now.PodUID)
 	for _, name := range slices.Sorted(maps.Keys(now.PodInfo.RunningContainers)) {
-		if text := exchanged(&previous, now, name); text != "" {
+		if text := describeReplaced(&previous, now, name); text != "" {
 			c.Events.Warn(refOf(now, pod), reasonReplaced, text)
 		}
 	}
 }
 
-// exchanged describes the replaced devices of a container, or returns "".
-func exchanged(previous, now *grants.Allocation, container string) string {
+// describeReplaced describes the replaced devices of a container, or returns "".
+func describeReplaced(previous, now *grants.Allocation, container string) string {
 	devicesOf := func(a *grants.Allocation) map[string]bool {
 		devices := map[string]bool{}
 		for _, resource := range a.PodInfo.RunningContainers[container].AllocateFrom {

@@ -66,13 +66,13 @@ func runFrom(t *testing.T, prepare func(*machine), story func(*machine, *Control
 			t: t, changed: make(chan struct{}),
 			allocation: grants.Allocation{
 				PodUID: "u", Namespace: "team", Name: "pod",
-				Asked: map[string]grants.Ask{"main": {Since: time.Now()}},
+				Pending: map[string]grants.PendingReplacement{"main": {Since: time.Now()}},
 				PodInfo: &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{
 					"main": holding(gpu0), "log": {},
 				}},
 			},
 			containers: []grants.RuntimeContainer{
-				{ID: "first", Name: "main", Carried: string(gpu0)}, {ID: "other", Name: "log"},
+				{ID: "first", Name: "main", Encoded: string(gpu0)}, {ID: "other", Name: "log"},
 			},
 		}
 		m.none()
@@ -149,7 +149,7 @@ func (m *machine) answers(generation int64, gpu types.ResourceName) {
 				return grants.Answer{State: grants.AnswerAbsent, Generation: a.Generation, Allocation: a}
 			}
 			next := a
-			next.Generation, next.Asked = generation, nil
+			next.Generation, next.Pending = generation, nil
 			next.Leaving = map[string]types.ContainerInfo{"main": holding(gpu0)}
 			next.PodInfo = &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"main": holding(gpu)}}
 			return grants.Answer{State: grants.AnswerTaken, Generation: generation, Allocation: next}
@@ -161,7 +161,7 @@ func (m *machine) answers(generation int64, gpu types.ResourceName) {
 // create creates a container as the kubelet does when the previous one has ended.
 func (m *machine) create(id string, gpu types.ResourceName) {
 	m.change(func() {
-		m.containers = append(m.containers, grants.RuntimeContainer{ID: id, Name: "main", Carried: string(gpu)})
+		m.containers = append(m.containers, grants.RuntimeContainer{ID: id, Name: "main", Encoded: string(gpu)})
 	})
 }
 
@@ -171,7 +171,7 @@ func (m *machine) Follow() ([]grants.Allocation, bool, <-chan struct{}) {
 	return []grants.Allocation{m.allocation}, true, m.changed
 }
 
-func (m *machine) Carry(a grants.Allocation, container string) (string, error) {
+func (m *machine) EncodePart(a grants.Allocation, container string) (string, error) {
 	return string(a.PodInfo.RunningContainers[container].AllocateFrom["r"]), nil
 }
 
@@ -318,7 +318,7 @@ func TestRestartedProcessContinues(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			runFrom(t, func(m *machine) {
-				m.allocation.Generation, m.allocation.Asked = 1, nil
+				m.allocation.Generation, m.allocation.Pending = 1, nil
 				m.allocation.Leaving = map[string]types.ContainerInfo{"main": holding(gpu0)}
 				m.allocation.PodInfo = &types.PodInfo{
 					RunningContainers: map[string]types.ContainerInfo{"main": holding(gpu1)},
@@ -397,11 +397,11 @@ func TestARestartedProcessStillRequestsOtherDevicesThanTheRefusedOnes(t *testing
 func TestWithdrawnRequestIsNotPublished(t *testing.T) {
 	run(t, func(m *machine, c *Controller) {
 		m.change(func() {
-			m.allocation.Asked = map[string]grants.Ask{"main": {Withdrawn: true}, "log": {}}
+			m.allocation.Pending = map[string]grants.PendingReplacement{"main": {Withdrawn: true}, "log": {}}
 		})
 		synctest.Wait()
 		expectWanted(t, "one container", c, deviceinfo.Replacement{UID: "u", Containers: []string{"log"}})
-		m.change(func() { m.allocation.Asked = map[string]grants.Ask{"main": {Withdrawn: true}} })
+		m.change(func() { m.allocation.Pending = map[string]grants.PendingReplacement{"main": {Withdrawn: true}} })
 		synctest.Wait()
 		expectWanted(t, "none", c)
 	})
@@ -410,7 +410,7 @@ func TestWithdrawnRequestIsNotPublished(t *testing.T) {
 func TestReportsAnAnswerTakenByContainerCreationOnce(t *testing.T) {
 	run(t, func(m *machine, _ *Controller) {
 		m.change(func() {
-			m.allocation.Generation, m.allocation.Asked = 1, nil
+			m.allocation.Generation, m.allocation.Pending = 1, nil
 			m.allocation.PodInfo = &types.PodInfo{
 				RunningContainers: map[string]types.ContainerInfo{"main": holding(gpu1)},
 			}

@@ -13,8 +13,8 @@ import (
 // anyAccount stands for every service account of a namespace.
 const anyAccount = "*"
 
-// Allowlist are the pods that may ask the container runtime for devices by themselves: those of a
-// service account, by its namespace and name. The zero value allows none.
+// Allowlist are the pods that may request devices from the container runtime by themselves: those
+// of a service account, by its namespace and name. The zero value allows none.
 type Allowlist struct {
 	accounts map[string]map[string]bool // by namespace
 }

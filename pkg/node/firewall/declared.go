@@ -11,12 +11,15 @@ import (
 	"slices"
 	"strings"
 
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Vendor declares a vendor that is not built in, as the node's configuration has it.
+// Vendor declares a vendor that is not built in, or further drivers of one that is, as the node's
+// configuration has it.
 type Vendor struct {
-	// Name is the domain of the vendor's extended resources, such as mthreads.com.
+	// Name is the domain of the vendor's extended resources, such as mthreads.com. For a vendor
+	// that is built in, only OtherDrivers can be declared.
 	Name string `json:"name"`
 	// Variables are those that its container runtime obeys.
 	Variables []Variable `json:"variables,omitempty"`
@@ -28,6 +31,9 @@ type Vendor struct {
 	// DeviceFiles are patterns, such as /dev/mtgpu*, of its device files on the node. Without any,
 	// each device that a pod names to CRI-O counts as one.
 	DeviceFiles []string `json:"deviceFiles,omitempty"`
+	// OtherDrivers are drivers of resource claims, such as gpu-tools.example.com, that give out CDI
+	// devices of these kinds, but no device that is allocated here.
+	OtherDrivers []string `json:"otherDrivers,omitempty"`
 }
 
 // Variable is an environment variable that a container runtime obeys.
@@ -43,8 +49,9 @@ type Variable struct {
 // Validate returns why the declaration cannot be obeyed, or nil.
 func (v Vendor) Validate() error {
 	problems := validation.IsDNS1123Subdomain(v.Name)
-	if slices.ContainsFunc(vendors, func(known *vendor) bool { return known.name == v.Name }) {
-		problems = append(problems, "this vendor is built in")
+	others := len(v.Variables) + len(v.CDIKinds) + len(v.MountPaths) + len(v.DeviceFiles)
+	if indexOf(vendors, v.Name) >= 0 && (others > 0 || len(v.OtherDrivers) == 0) {
+		problems = append(problems, "this vendor is built in: declare nothing but its otherDrivers")
 	}
 	for _, variable := range v.Variables {
 		if err := variable.Validate(); err != nil {
@@ -63,6 +70,11 @@ func (v Vendor) Validate() error {
 	}
 	for _, pattern := range v.DeviceFiles {
 		if err := CheckDeviceFile(pattern); err != nil {
+			problems = append(problems, err.Error())
+		}
+	}
+	for _, driver := range v.OtherDrivers {
+		if err := CheckDriver(driver); err != nil {
 			problems = append(problems, err.Error())
 		}
 	}
@@ -118,9 +130,30 @@ func CheckDeviceFile(pattern string) error {
 	return nil
 }
 
+// CheckDriver returns why a text is no name of a driver of resource claims, or nil. The rule is the
+// API server's, for the field driver of a ResourceSlice (k8s.io/api/resource/v1).
+func CheckDriver(name string) error {
+	problems := validation.IsDNS1123Subdomain(strings.ToLower(name))
+	if len(name) > resourceapi.DriverNameMaxLength {
+		problems = append(problems, validation.MaxLenError(resourceapi.DriverNameMaxLength))
+	}
+	if len(problems) > 0 {
+		return fmt.Errorf("driver %q of resource claims: %s", name, strings.Join(problems, "; "))
+	}
+	return nil
+}
+
+// indexOf returns the index of the vendor of that name, or -1.
+func indexOf(list []*vendor, name string) int {
+	return slices.IndexFunc(list, func(v *vendor) bool { return v.name == name })
+}
+
 // vendor returns the declaration as a rule.
 func (v Vendor) vendor() *vendor {
-	rule := &vendor{name: v.Name, cdiKinds: v.CDIKinds, mountPaths: v.MountPaths, devices: v.DeviceFiles}
+	rule := &vendor{
+		name: v.Name, cdiKinds: v.CDIKinds, otherDrivers: v.OtherDrivers, mountPaths: v.MountPaths,
+		devices: v.DeviceFiles,
+	}
 	for _, variable := range v.Variables {
 		takes := variable.Takes
 		if takes == "" {

@@ -46,8 +46,13 @@ func (f *Firewall) has(path string) bool {
 	return ok
 }
 
-// hadDevices reports whether the node may have had devices of the vendor at a time: files of its
-// driver were there, or it has none. At the zero time, which is not known, it may.
+// loadTimeout is how long it may take from the creation of a container until its start has loaded
+// the driver and made its files, as NVIDIA's runtime does for the first one after a boot.
+const loadTimeout = 5 * time.Minute
+
+// hadDevices reports whether a container that was created at a time may have got devices of the
+// vendor when it started: files of its driver were there by then, or the node has none. At the zero
+// time, which is not known, it may.
 func (f *Firewall) hadDevices(v *vendor, at time.Time) bool {
 	none := true
 	if at.IsZero() {
@@ -55,7 +60,7 @@ func (f *Firewall) hadDevices(v *vendor, at time.Time) bool {
 	}
 	for _, path := range v.files {
 		made, ok := f.options.Files.Made(path)
-		if ok && !made.After(at) {
+		if ok && !made.After(at.Add(loadTimeout)) {
 			return true
 		}
 		none = none && !ok
@@ -82,11 +87,11 @@ type fileOwners struct {
 	numbers map[*vendor][]DeviceNumber
 }
 
-// of returns the vendor one of whose devices the file may be, or "". What is not plainly another
-// device counts as one: a file has many names, and what the file is counts. So does each file in a
-// place where pods can replace it after it was read, of which nothing is read: it may be on a file
-// system that does not answer.
-func (o *fileOwners) of(file string) string {
+// vendorOf returns the vendor one of whose devices the file may be, or "". What is not plainly
+// another device counts as one: a file has many names, and what the file is counts. So does each
+// file in a place where pods can replace it after it was read, of which nothing is read: it may be
+// on a file system that does not answer.
+func (o *fileOwners) vendorOf(file string) string {
 	vendors, clean := o.guard.vendors, filepath.Clean(file)
 	for _, v := range vendors {
 		if v.isDevice(clean) {

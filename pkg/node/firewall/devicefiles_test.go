@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -136,13 +137,14 @@ func TestAnAnnotationCausesFewReadsOfDeviceFiles(t *testing.T) {
 		value string
 		want  bool // refused
 	}{
-		"a device that is no vendor's, often":          {many("/dev//null"), false},
-		"another device, often":                        {many("/dev/video0"), false},
+		"a device that is no vendor's, twice":          {"/dev//null,/dev/null", false},
+		"the same too often":                           {many("/dev//null"), true},
+		"another device, twice":                        {"/dev/video0,/dev/video0", false},
 		"as many devices as it may name":               {strings.Join(different[:maxNames], ","), true},
 		"more than that":                               {strings.Join(different, ","), true},
 		"more than that in several annotations":        {strings.Join(different[:maxNames], ","), true},
 		"a file on a file system that does not answer": {volume, true},
-		"nothing": {many(" "), false},
+		"nothing": {" , ,", false},
 	} {
 		for _, key := range []string{"devices.crio.io/all", "devices.crio.io/main"} {
 			n := node{own: []types.ResourceName{"nvidia.com/gpu", "amd.com/gpu"}}
@@ -183,7 +185,7 @@ func TestAnAnnotationThatNamesTooManyDevicesIsRefused(t *testing.T) {
 	for _, test := range []struct {
 		names []string
 		want  bool
-	}{{names, true}, {names[:maxNames], false}} {
+	}{{names, true}, {names[:maxNames], false}, {slices.Repeat(names[:1], maxNames+1), true}} {
 		refused := guard.Refused(Container{
 			PodAnnotations: map[string]string{"cdi.k8s.io/x": strings.Join(test.names, ",")},
 		})
@@ -192,6 +194,28 @@ func TestAnAnnotationThatNamesTooManyDevicesIsRefused(t *testing.T) {
 		}
 		if test.want && !strings.Contains(refused[0].Text, "more than 64 devices") {
 			t.Errorf("it says %q", refused[0].Text)
+		}
+	}
+}
+
+func TestAnAnnotationThatNamesTooManyDevicesIsOneAttempt(t *testing.T) {
+	guard := node{own: []types.ResourceName{"nvidia.com/gpu"}}.guard(t)
+	keys := map[string]string{}
+	for i := range 20_000 {
+		keys[fmt.Sprintf("cdi.k8s.io/%d", i)] = "x"
+	}
+	for name, annotations := range map[string]map[string]string{
+		"many keys": keys, "many names": {"cdi.k8s.io/x": strings.Repeat("a,b,", 60_000)},
+	} {
+		var refused []Attempt
+		allocations := testing.AllocsPerRun(1, func() {
+			refused = guard.Refused(Container{PodAnnotations: annotations})
+		})
+		if len(refused) == 0 || len(refused) > maxNames+1 {
+			t.Errorf("%s: %d attempts", name, len(refused))
+		}
+		if allocations > maxNames*20 {
+			t.Errorf("%s: %v allocations", name, allocations)
 		}
 	}
 }

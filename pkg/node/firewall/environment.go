@@ -43,10 +43,10 @@ func (g *Guard) Neutralise(c Container, passed []*runtimeapi.KeyValue, allocated
 	isRead := func(env *runtimeapi.KeyValue) bool {
 		return slices.ContainsFunc(n.readers, func(r reading) bool { return r.matches(env.GetKey()) })
 	}
-	n.image, n.own = only(c.Image, isRead), only(c.Config.GetEnvs(), isRead)
+	n.image, n.own = filter(c.Image, isRead), filter(c.Config.GetEnvs(), isRead)
 	for _, r := range n.readers {
 		if !r.harmful {
-			n.put(r, r.names[0])
+			n.setVariable(r, r.names[0])
 		}
 	}
 	for _, r := range n.readers {
@@ -95,7 +95,7 @@ func (g *Guard) Taken(c Container) []Attempt {
 	return taken.all()
 }
 
-func only(variables []*runtimeapi.KeyValue, keep func(*runtimeapi.KeyValue) bool) []*runtimeapi.KeyValue {
+func filter(variables []*runtimeapi.KeyValue, keep func(*runtimeapi.KeyValue) bool) []*runtimeapi.KeyValue {
 	var kept []*runtimeapi.KeyValue
 	for _, env := range variables {
 		if keep(env) {
@@ -105,11 +105,12 @@ func only(variables []*runtimeapi.KeyValue, keep func(*runtimeapi.KeyValue) bool
 	return kept
 }
 
-// NeedsImage reports whether what a container gets depends on variables of its image that cannot
-// be overridden without knowledge of them, where the kubelet's request is all that is known.
+// NeedsImage reports whether what a container gets depends on volumes of its image, or on variables
+// that cannot be overridden without knowledge of them, where the kubelet's request is all that is
+// known.
 func (g *Guard) NeedsImage(c Container, allocated bool) bool {
 	return slices.ContainsFunc(g.vendors, func(v guarded) bool {
-		return slices.ContainsFunc(v.readers, func(r reader) bool {
+		return len(v.mountPaths) > 0 || slices.ContainsFunc(v.readers, func(r reader) bool {
 			return r.sees() && (!r.extends || allocated || g.hasOthers(v.vendor, c))
 		})
 	})
@@ -117,7 +118,7 @@ func (g *Guard) NeedsImage(c Container, allocated bool) bool {
 
 // hasOthers reports whether the kubelet's plugins gave the container devices of the vendor.
 func (g *Guard) hasOthers(v *vendor, c Container) bool {
-	return slices.ContainsFunc(c.Kubelet, func(gift Gift) bool { return v.owns(gift.Resource) })
+	return slices.ContainsFunc(c.Kubelet, func(injection KubeletInjection) bool { return v.owns(injection.Resource) })
 }
 
 // reading is a reader of a vendor's.
@@ -140,19 +141,19 @@ type neutraliser struct {
 }
 
 // wanted returns what the reader may take: what a plugin gave, or what requests nothing.
-func (n *neutraliser) wanted(r reading) (value string, isGiven bool) {
+func (n *neutraliser) wanted(r reading) (value string, isAllocated bool) {
 	for _, env := range n.passed {
 		if r.matches(env.GetKey()) {
 			return string(env.GetValue()), true
 		}
 	}
-	for _, gift := range n.c.Kubelet {
-		if !r.owns(gift.Resource) {
+	for _, injection := range n.c.Kubelet {
+		if !r.owns(injection.Resource) {
 			continue
 		}
-		for _, name := range slices.Sorted(maps.Keys(gift.Envs)) {
+		for _, name := range slices.Sorted(maps.Keys(injection.Envs)) {
 			if r.matches(name) {
-				return gift.Envs[name], true
+				return injection.Envs[name], true
 			}
 		}
 	}
@@ -165,12 +166,13 @@ func (n *neutraliser) mayTake(r reading, t taken) bool {
 }
 
 // mustTake reports whether a reader takes in the end what it should: what the container was
-// allocated is not lost for what requests nothing.
+// allocated is not lost for what requests nothing. Of a vendor that is not guarded itself, it may
+// be.
 func (n *neutraliser) mustTake(r reading, t taken) bool {
 	if t.earlier {
 		return n.mayTake(r, t)
 	}
-	if _, isGiven := n.wanted(r); isGiven {
+	if value, isAllocated := n.wanted(r); isAllocated && value != r.nothing && r.foreignKinds == nil {
 		return n.isWanted(r, t)
 	}
 	// Two plugins may name one variable, each with its own word for nothing: the first counts.
@@ -180,19 +182,19 @@ func (n *neutraliser) mustTake(r reading, t taken) bool {
 
 // isWanted reports whether a reader takes what the container was allocated.
 func (n *neutraliser) isWanted(r reading, t taken) bool {
-	value, isGiven := n.wanted(r)
-	return isGiven && !t.bare && !t.missing && t.value == value
+	value, isAllocated := n.wanted(r)
+	return isAllocated && !t.bare && !t.missing && t.value == value
 }
 
-// isGiven reports whether a device plugin sets the variable, for devices that the container was
+// isAllocated reports whether a device plugin sets the variable, for devices that the container was
 // allocated: then the plugin's value counts, not the pod's.
-func (n *neutraliser) isGiven(name string) bool {
+func (n *neutraliser) isAllocated(name string) bool {
 	return slices.ContainsFunc(n.passed, func(env *runtimeapi.KeyValue) bool { return env.GetKey() == name })
 }
 
-// put sets a variable for the reader, and reports whether it was not set before.
-func (n *neutraliser) put(r reading, name string) bool {
-	if _, isSet := n.set[name]; isSet || n.isGiven(name) {
+// setVariable sets a variable for the reader, and reports whether it was not set before.
+func (n *neutraliser) setVariable(r reading, name string) bool {
+	if _, isSet := n.set[name]; isSet || n.isAllocated(name) {
 		return false
 	}
 	n.set[name], _ = n.wanted(r)
@@ -207,7 +209,7 @@ func (n *neutraliser) note(r reading) {
 	}
 	for _, env := range n.own {
 		t := taken{name: env.GetKey(), value: string(env.GetValue())}
-		if r.matches(t.name) && strings.Contains(t.value, r.contains) && !n.mayTake(r, t) && !n.isGiven(t.name) &&
+		if r.matches(t.name) && strings.Contains(t.value, r.contains) && !n.mayTake(r, t) && !n.isAllocated(t.name) &&
 			(n.c.Own == nil || n.c.Own.Sets(t.name)) {
 			n.ended.add(r.vendor, t)
 		}
@@ -218,13 +220,13 @@ func (n *neutraliser) note(r reading) {
 // nevertheless is set last of all if that is possible, and otherwise the container is refused.
 func (n *neutraliser) override(r reading) {
 	for {
-		wrong := n.wrong(r)
+		wrong := n.unwanted(r)
 		if len(wrong) == 0 {
 			return
 		}
 		changed := false
 		for _, t := range wrong {
-			if !r.harmful && n.put(r, t.name) {
+			if !r.harmful && n.setVariable(r, t.name) {
 				changed = true
 			}
 		}
@@ -242,8 +244,8 @@ func (n *neutraliser) override(r reading) {
 	}
 }
 
-// wrong returns what the reader takes in the end and must not.
-func (n *neutraliser) wrong(r reading) []taken {
+// unwanted returns what the reader takes in the end and must not.
+func (n *neutraliser) unwanted(r reading) []taken {
 	if n.environments == nil {
 		n.environments = n.results()
 	}
@@ -264,16 +266,16 @@ func (n *neutraliser) wrong(r reading) []taken {
 func (n *neutraliser) results() [][]string {
 	added := slices.Concat(n.passed, sorted(n.set))
 	if n.c.Adjusted {
-		return [][]string{replaced(adjusted(entries(n.own), added), entries(sorted(n.last)))}
+		return [][]string{replaceEntries(applyAdjustment(entries(n.own), added), entries(sorted(n.last)))}
 	}
 	all := entries(slices.Concat(n.image, n.own, added))
-	return [][]string{all, replaced(nil, all)}
+	return [][]string{all, replaceEntries(nil, all)}
 }
 
-// adjusted returns the environment after an adjustment by NRI: pkg/runtime-tools/generate of
+// applyAdjustment returns the environment after an adjustment by NRI: pkg/runtime-tools/generate of
 // containerd/nri replaces the first variable of a name, adds what is left, and its Generator
 // (AddProcessEnv) keeps each name once, with the value that comes last.
-func adjusted(env []string, adjustment []*runtimeapi.KeyValue) []string {
+func applyAdjustment(env []string, adjustment []*runtimeapi.KeyValue) []string {
 	left := map[string]string{}
 	for _, set := range adjustment {
 		left[set.GetKey()] = string(set.GetValue())
@@ -295,11 +297,12 @@ func adjusted(env []string, adjustment []*runtimeapi.KeyValue) []string {
 			all = append(all, set.GetKey()+"="+value)
 		}
 	}
-	return replaced(nil, all)
+	return replaceEntries(nil, all)
 }
 
-// replaced returns the environment with further entries: one whose name is there takes its place.
-func replaced(env, further []string) []string {
+// replaceEntries returns the environment with further entries: one whose name is there takes its
+// place.
+func replaceEntries(env, further []string) []string {
 	all := slices.Clone(env)
 	places := make(map[string]int, len(all)+len(further))
 	for i, entry := range all {

@@ -24,7 +24,7 @@
 // loaded. What plugins added is kept in a state file, so that it also holds while one cannot be
 // loaded.
 //
-// docs/device-firewall.md has the rules for users.
+// docs/use/device-firewall.md has the rules for users.
 package firewall
 
 import (
@@ -38,7 +38,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Way is how a container or its pod asks for devices.
+// Way is how a container or its pod requests devices.
 type Way string
 
 // The ways.
@@ -50,7 +50,7 @@ const (
 	ByRestore    Way = "restore"
 )
 
-// Attempt is one thing by which a container or its pod asks for devices past the scheduler.
+// Attempt is one thing by which a container or its pod requests devices without the scheduler.
 type Attempt struct {
 	// Vendor is the domain of the vendor, or the name of the device plugin that knows the way.
 	Vendor string
@@ -71,6 +71,8 @@ type Container struct {
 	// Image are variables of its image that are not in Config, which come before those; empty where
 	// they are not known, see Guard.NeedsImage.
 	Image []*runtimeapi.KeyValue
+	// ImageVolumes are the paths of its image's volumes, where mounts of Config do not show them.
+	ImageVolumes []string
 	// Adjusted says that Config has the variables of the image, too, as NRI shows them, and that
 	// variables are set by an adjustment of NRI's. Otherwise they are added to the kubelet's
 	// request.
@@ -82,9 +84,13 @@ type Container struct {
 	Created time.Time
 	// Kubelet is what plugins that are registered with the kubelet gave it, for resources that are
 	// not managed here, or before they were.
-	Kubelet []Gift
+	Kubelet []KubeletInjection
 	// Claimed are the drivers that have prepared CDI devices for claims of its pod, by the device;
-	// see Guard.NeedsClaims.
+	// see Guard.NeedsClaims. The pod's are enough: only devices in the field CDIDevices of Config
+	// are compared with them, and there the kubelet alone writes. It writes what was prepared for
+	// the claims that this container names (kubernetes, pkg/kubelet/cm/dra/manager.go,
+	// GetResources), and NRI shows that field (containerd, internal/cri/nri/nri_api_linux.go,
+	// GetCDIDevices). What a pod names in a variable, an annotation or a mount, no claim permits.
 	Claimed map[string]string
 }
 
@@ -94,8 +100,9 @@ type Variables interface {
 	Sets(variable string) bool
 }
 
-// Gift is what a device plugin that is registered with the kubelet gave a container for a resource.
-type Gift struct {
+// KubeletInjection is what a device plugin that is registered with the kubelet gave a container for
+// a resource.
+type KubeletInjection struct {
 	Resource    types.ResourceName
 	Envs        map[string]string
 	Annotations map[string]string
@@ -115,7 +122,7 @@ type Kubelet interface {
 type Options struct {
 	// Plugins are the node's device plugins.
 	Plugins Plugins
-	// Vendors are vendors that are not built in.
+	// Vendors are vendors that are not built in, and further drivers of those that are.
 	Vendors []Vendor
 	// Kubelet is the node's kubelet.
 	Kubelet Kubelet
@@ -144,6 +151,12 @@ func withDeclared(declared []Vendor) []*vendor {
 	all := slices.Clone(vendors)
 	for _, d := range declared {
 		v := d.vendor()
+		if at := indexOf(vendors, d.Name); at >= 0 {
+			more := *vendors[at]
+			more.otherDrivers = slices.Concat(more.otherDrivers, d.OtherDrivers)
+			all[at] = &more
+			continue
+		}
 		if len(v.cdiKinds) == 0 {
 			v.cdiKinds = kindsOf(v.name)
 		}
@@ -155,10 +168,12 @@ func withDeclared(declared []Vendor) []*vendor {
 
 // Guard is what the firewall does for containers on a node at one time.
 type Guard struct {
-	firewall *Firewall
-	vendors  []guarded // those of the node, and then those that plugins say
-	ofNode   int       // how many are of the node
-	domains  []string  // of the resources that are allocated here
+	firewall    *Firewall
+	vendors     []guarded // those of the node, and then those that plugins say
+	nodeVendors int       // how many are of the node
+	// anyKind are vendors that are not guarded, as the kubelet allocates their devices or there are
+	// none, and whose runtimes add devices of any vendor.
+	anyKind []*vendor
 }
 
 // guarded is a vendor of whose devices the node has some.
@@ -166,9 +181,8 @@ type guarded struct {
 	*vendor
 	// managed says that they are allocated here.
 	managed bool
-	// domains are those of the resources that may be a plugin's, whose rule this is; nil for a
-	// vendor's.
-	domains []string
+	// undeclared says that nothing is known of the vendor but the domain of its resources.
+	undeclared bool
 }
 
 // Guard returns what holds on the node for a container that holds no devices. own are the extended
@@ -176,35 +190,36 @@ type guarded struct {
 // fails if they are not in time.
 func (f *Firewall) Guard(ctx context.Context, own map[types.ResourceName]bool) (*Guard, error) {
 	g := &Guard{firewall: f}
-	known := map[types.ResourceName]bool{}
+	owned := map[types.ResourceName]bool{}
 	for _, v := range f.vendors {
 		managed := false
 		for name := range own {
 			if v.owns(name) {
-				managed, known[name] = true, true
+				managed, owned[name] = true, true
 			}
 		}
-		if managed || slices.ContainsFunc(v.files, f.has) && !f.options.Kubelet.KubeletServes(ctx, v.owns) {
+		there := slices.ContainsFunc(v.files, f.has)
+		switch {
+		case managed || there && !f.options.Kubelet.KubeletServes(ctx, v.owns):
 			g.vendors = append(g.vendors, guarded{vendor: v, managed: managed})
+		case v.anyKind: // also without its devices: its runtime may be on each node
+			g.anyKind = append(g.anyKind, v)
 		}
 	}
 	var others []string
 	for name := range own {
-		if !known[name] {
+		if !owned[name] {
 			others = append(others, domainOf(name))
 		}
 	}
 	slices.Sort(others)
 	others = slices.Compact(others)
-	for _, domain := range others {
+	for _, name := range others {
 		g.vendors = append(g.vendors, guarded{
-			vendor: &vendor{name: domain, cdiKinds: kindsOf(domain), unlisted: true}, managed: true,
+			vendor: &vendor{name: name, cdiKinds: kindsOf(name), unlisted: true}, managed: true, undeclared: true,
 		})
 	}
-	g.ofNode = len(g.vendors)
-	for name := range own {
-		g.domains = append(g.domains, domainOf(name))
-	}
+	g.nodeVendors = len(g.vendors)
 	return g.Holding(ctx, nil)
 }
 
@@ -212,20 +227,21 @@ func (f *Firewall) Guard(ctx context.Context, own map[types.ResourceName]bool) (
 // to some rules of plugins. It fails as Firewall.Guard does.
 func (g *Guard) Holding(ctx context.Context, from types.ResourceLocation) (*Guard, error) {
 	held := *g
-	held.vendors = slices.Clip(g.vendors[:g.ofNode])
+	held.vendors = slices.Clip(g.vendors[:g.nodeVendors])
 	fromPlugins, err := g.firewall.memory.rules(ctx, g.firewall.options.Plugins, from)
 	for _, v := range fromPlugins {
-		held.vendors = append(held.vendors, guarded{vendor: v, managed: true, domains: g.domains})
+		held.vendors = append(held.vendors, guarded{vendor: v, managed: true})
+	}
+	var kinds []string
+	for _, v := range held.vendors {
+		kinds = append(kinds, v.cdiKinds...)
+	}
+	if len(kinds) > 0 {
+		for _, v := range g.anyKind {
+			held.vendors = append(held.vendors, guarded{vendor: v.foreign(kinds)})
+		}
 	}
 	return &held, err
-}
-
-// MayGive reports whether a plugin that is registered with the kubelet for the resource may have
-// given a container what the attempt is: the resource is one of the attempt's vendor.
-func (g *Guard) MayGive(resource types.ResourceName, attempt Attempt) bool {
-	return slices.ContainsFunc(g.vendors, func(v guarded) bool {
-		return v.name == attempt.Vendor && (v.owns(resource) || slices.Contains(v.domains, domainOf(resource)))
-	})
 }
 
 // kindsOf returns the kinds of CDI devices of a vendor of which only the domain is known.

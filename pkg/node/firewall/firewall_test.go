@@ -111,13 +111,13 @@ func pairs(list []*runtimeapi.KeyValue) []string {
 	return all
 }
 
-// gifts are what the kubelet's plugin of a resource gave a container.
-func gifts(resource types.ResourceName, variables ...string) []Gift {
-	gift := Gift{Resource: resource, Envs: map[string]string{}}
+// injections are what the kubelet's plugin of a resource gave a container.
+func injections(resource types.ResourceName, variables ...string) []KubeletInjection {
+	injection := KubeletInjection{Resource: resource, Envs: map[string]string{}}
 	for _, env := range envs(variables...) {
-		gift.Envs[env.GetKey()] = string(env.GetValue())
+		injection.Envs[env.GetKey()] = string(env.GetValue())
 	}
-	return []Gift{gift}
+	return []KubeletInjection{injection}
 }
 
 // nothingElse are the variables of a container that has a device of NVIDIA's, by which it would get
@@ -141,11 +141,11 @@ func TestVariablesAreOverriddenWhereTheNodeHasTheVendorsDevices(t *testing.T) {
 	}{
 		"a node without devices touches nothing": {has: []string{"NVIDIA_VISIBLE_DEVICES=all"}},
 		"a plain container is denied the GPUs":   {node: nvidia, want: []string{"NVIDIA_VISIBLE_DEVICES=void"}},
-		"one that asks for them is an attempt": {
+		"one that requests them is an attempt": {
 			node: nvidia, has: []string{"NVIDIA_VISIBLE_DEVICES=all"},
 			want: []string{"NVIDIA_VISIBLE_DEVICES=void"}, attempts: 1,
 		},
-		"one that asks for none is not": {
+		"one that requests none is not": {
 			node: nvidia, has: []string{"NVIDIA_VISIBLE_DEVICES=none"}, want: []string{"NVIDIA_VISIBLE_DEVICES=void"},
 		},
 		"a name with blanks, which NVIDIA's runtime does not know": {
@@ -186,25 +186,25 @@ func TestVariablesAreOverriddenWhereTheNodeHasTheVendorsDevices(t *testing.T) {
 		},
 		"where both allocate, what the kubelet's plugin gave stays": {
 			node:      nvidia,
-			container: Container{Kubelet: gifts("nvidia.com/other", "NVIDIA_VISIBLE_DEVICES=GPU-7")},
+			container: Container{Kubelet: injections("nvidia.com/other", "NVIDIA_VISIBLE_DEVICES=GPU-7")},
 			has:       []string{"NVIDIA_VISIBLE_DEVICES=GPU-7"},
 			want:      append([]string{"NVIDIA_VISIBLE_DEVICES=GPU-7"}, nothingElse...),
 		},
 		"and the pod does not replace it by another value": {
 			node:      nvidia,
-			container: Container{Kubelet: gifts("nvidia.com/other", "NVIDIA_VISIBLE_DEVICES=GPU-7")},
+			container: Container{Kubelet: injections("nvidia.com/other", "NVIDIA_VISIBLE_DEVICES=GPU-7")},
 			has:       []string{"NVIDIA_VISIBLE_DEVICES=GPU-7", "NVIDIA_VISIBLE_DEVICES=all"},
 			want:      append([]string{"NVIDIA_VISIBLE_DEVICES=GPU-7"}, nothingElse...), attempts: 1,
 		},
 		"of another resource it exempts nothing": {
 			node:      nvidia,
-			container: Container{Kubelet: gifts("nvidia.com/hostdev")},
+			container: Container{Kubelet: injections("nvidia.com/hostdev")},
 			has:       []string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_IMEX_CHANNELS=0"},
 			want:      append([]string{"NVIDIA_VISIBLE_DEVICES=void"}, nothingElse...), attempts: 2,
 		},
 		"nor does another vendor's": {
 			node:      nvidia,
-			container: Container{Kubelet: gifts("other.com/nic", "NVIDIA_VISIBLE_DEVICES=all")},
+			container: Container{Kubelet: injections("other.com/nic", "NVIDIA_VISIBLE_DEVICES=all")},
 			has:       []string{"NVIDIA_VISIBLE_DEVICES=all"},
 			want:      []string{"NVIDIA_VISIBLE_DEVICES=void"}, attempts: 1,
 		},
@@ -243,7 +243,7 @@ func TestVariablesAreOverriddenWhereTheNodeHasTheVendorsDevices(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeOverriddenIsRefused(t *testing.T) {
+func TestVariablesThatCannotBeOverriddenAreRefused(t *testing.T) {
 	gpus := node{own: []types.ResourceName{"nvidia.com/gpu"}}
 	mount := func(path string) Container {
 		return Container{Config: &runtimeapi.ContainerConfig{Mounts: []*runtimeapi.Mount{{ContainerPath: path}}}}
@@ -251,17 +251,17 @@ func TestWhatCannotBeOverriddenIsRefused(t *testing.T) {
 	annotated := func(key, value string) Container {
 		return Container{PodAnnotations: map[string]string{key: value}}
 	}
-	given := func(device string) Container {
+	allocated := func(device string) Container {
 		return Container{Config: &runtimeapi.ContainerConfig{CDIDevices: []*runtimeapi.CDIDevice{{Name: device}}}}
 	}
 	claimed := func(device, driver string) Container {
-		c := given(device)
+		c := allocated(device)
 		c.Claimed = map[string]string{device: driver}
 		return c
 	}
-	gift := func(gift Gift, device string) Container {
-		c := given(device)
-		c.Kubelet = []Gift{gift}
+	injection := func(injection KubeletInjection, device string) Container {
+		c := allocated(device)
+		c.Kubelet = []KubeletInjection{injection}
 		return c
 	}
 	for name, test := range map[string]struct {
@@ -306,38 +306,38 @@ func TestWhatCannotBeOverriddenIsRefused(t *testing.T) {
 		"a claim for what is not": {
 			gpus, claimed("k8s.compute-domain.nvidia.com/claim=a", "compute-domain.nvidia.com"), "",
 		},
-		"a device that the kubelet's plugin of another resource gave": {gpus, gift(Gift{
+		"a device that the kubelet's plugin of another resource gave": {gpus, injection(KubeletInjection{
 			Resource: "nvidia.com/other", CDIDevices: []string{"nvidia.com/other=7"},
 		}, "nvidia.com/other=7"), ""},
-		"another one with it": {gpus, gift(Gift{
+		"another one with it": {gpus, injection(KubeletInjection{
 			Resource: "nvidia.com/other", CDIDevices: []string{"nvidia.com/other=7"},
 		}, "nvidia.com/gpu=0"), ByCDI},
-		"one that another vendor's plugin gave": {gpus, gift(Gift{
+		"one that another vendor's plugin gave": {gpus, injection(KubeletInjection{
 			Resource: "other.com/nic", CDIDevices: []string{"nvidia.com/gpu=0"},
 		}, "nvidia.com/gpu=0"), ByCDI},
 		"an annotation of the pod with it": {gpus, Container{
 			PodAnnotations: map[string]string{"cdi.k8s.io/x": "nvidia.com/gpu=all"},
-			Kubelet:        []Gift{{Resource: "nvidia.com/hostdev"}},
+			Kubelet:        []KubeletInjection{{Resource: "nvidia.com/hostdev"}},
 		}, ByAnnotation},
 		"a mount that the kubelet's plugin gave": {gpus, Container{
 			Config: mount("/var/run/nvidia-container-devices/GPU-7").Config,
-			Kubelet: []Gift{{
+			Kubelet: []KubeletInjection{{
 				Resource: "nvidia.com/other", Mounts: []string{"/var/run/nvidia-container-devices/GPU-7"},
 			}},
 		}, ""},
 		"another mount with it": {gpus, Container{
 			Config:  mount("/var/run/nvidia-container-devices/all").Config,
-			Kubelet: []Gift{{Resource: "nvidia.com/other"}},
+			Kubelet: []KubeletInjection{{Resource: "nvidia.com/other"}},
 		}, ByMount},
 		"an annotation of the plugin's with another value": {gpus, Container{
 			Config: &runtimeapi.ContainerConfig{Annotations: map[string]string{"cdi.k8s.io/x": "nvidia.com/gpu=0"}},
-			Kubelet: []Gift{{
+			Kubelet: []KubeletInjection{{
 				Resource: "nvidia.com/other", Annotations: map[string]string{"cdi.k8s.io/x": "nvidia.com/other=7"},
 			}},
 		}, ByCDI},
 		"an annotation that the kubelet's plugin gave": {gpus, Container{
 			Config: &runtimeapi.ContainerConfig{Annotations: map[string]string{"cdi.k8s.io/x": "nvidia.com/other=7"}},
-			Kubelet: []Gift{{
+			Kubelet: []KubeletInjection{{
 				Resource: "nvidia.com/other", Annotations: map[string]string{"cdi.k8s.io/x": "nvidia.com/other=7"},
 			}},
 		}, ""},
@@ -345,14 +345,14 @@ func TestWhatCannotBeOverriddenIsRefused(t *testing.T) {
 			gpus, annotated("cdi.k8s.io/x", "kubedevice.io/variables=v0"), ByAnnotation,
 		},
 		"a claim for a device of a driver without a plugin here": {
-			node{files: []string{"/dev/nvidiactl"}}, given("k8s.gpu.nvidia.com/claim=a-gpu-0"), "",
+			node{files: []string{"/dev/nvidiactl"}}, allocated("k8s.gpu.nvidia.com/claim=a-gpu-0"), "",
 		},
 		"a vendor that the configuration declares": {
 			node{own: []types.ResourceName{"mthreads.com/gpu"}, vendors: []Vendor{{Name: "mthreads.com"}}},
 			annotated("cdi.k8s.io/x", "mthreads.com/gpu=all"), ByAnnotation,
 		},
 		"a vendor that is not built in": {
-			node{own: []types.ResourceName{"vendor.example/widget"}}, given("vendor.example/widget=1"), ByCDI,
+			node{own: []types.ResourceName{"vendor.example/widget"}}, allocated("vendor.example/widget=1"), ByCDI,
 		},
 		"what a plugin says": {
 			node{plugins: loadedPlugins(map[string]device.Firewall{"w": {MountPaths: []string{"/run/widgets"}}})},
@@ -369,7 +369,35 @@ func TestWhatCannotBeOverriddenIsRefused(t *testing.T) {
 	}
 }
 
-func TestWhatAPluginSaidHoldsWhileItCannotBeLoaded(t *testing.T) {
+func TestAVolumeOfTheImageRequestsDevicesAsAMountDoes(t *testing.T) {
+	widgets := node{vendors: []Vendor{{Name: "vendor.example", MountPaths: []string{"/run/widgets"}}},
+		own: []types.ResourceName{"vendor.example/widget"}}
+	for name, test := range map[string]struct {
+		volume  string
+		mounts  []*runtimeapi.Mount
+		refused bool
+	}{
+		"one that names a device":          {"/run/widgets/1", nil, true},
+		"one whose path begins at nothing": {"run/x/../widgets/1", nil, true},
+		"another one":                      {"/data", nil, false},
+		"one at which the pod mounts something, which is looked at itself": {
+			"/run/widgets/1", []*runtimeapi.Mount{{ContainerPath: "/run/widgets/1/"}}, false,
+		},
+	} {
+		guard := widgets.guard(t)
+		c := Container{
+			Config: &runtimeapi.ContainerConfig{Mounts: test.mounts}, ImageVolumes: []string{"/etc/x", test.volume},
+		}
+		if !guard.NeedsImage(c, false) {
+			t.Errorf("%s: the image is not needed", name)
+		}
+		if got := guard.RefusedVolumes(c); (len(got) == 1 && got[0].Way == ByMount) != test.refused {
+			t.Errorf("%s: refused %v", name, got)
+		}
+	}
+}
+
+func TestRulesOfAPluginThatCannotBeLoadedStillHold(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "firewall")
 	widgets := map[string]device.Firewall{"widgets": {Envs: map[string]string{"WIDGETS": "void"}}}
 	guards := func(what string, plugins *fakePlugins, want bool) {
@@ -447,7 +475,7 @@ func TestAllowlist(t *testing.T) {
 	}
 }
 
-func FuzzWhatAPodAsksForNeverPanics(f *testing.F) {
+func FuzzContainersNeverPanic(f *testing.F) {
 	f.Add("cdi.k8s.io/x", "nvidia.com/gpu=all", "/var/run/nvidia-container-devices/0", "NVIDIA_VISIBLE_DEVICES")
 	f.Add("io.kubernetes.cri-o.Devices", "/dev/nvidia0", "//", " AMD_VISIBLE_DEVICES")
 	f.Fuzz(func(t *testing.T, key, value, path, env string) {

@@ -56,7 +56,8 @@ func (m *memory) load(ctx context.Context) {
 	var last map[string]device.Firewall
 	err := m.file.Load(func(body []byte) error { return json.Unmarshal(body, &last) })
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		klog.FromContext(ctx).Error(err, "What device plugins said to the firewall is unknown until they are loaded")
+		klog.FromContext(ctx).Error(err,
+			"The firewall rules of device plugins are unknown until the plugins are loaded")
 	}
 	if err == nil {
 		m.mu.Lock()
@@ -85,7 +86,7 @@ func (m *memory) learn(ctx context.Context, plugins Plugins) {
 		return
 	}
 	if err := m.file.Save(next); err != nil {
-		klog.FromContext(ctx).Error(err, "What device plugins said to the firewall is not kept for the next start")
+		klog.FromContext(ctx).Error(err, "Cannot save the firewall rules of device plugins")
 	}
 }
 
@@ -124,7 +125,7 @@ func rulesOf(said map[string]device.Firewall) []*vendor {
 	for _, name := range slices.Sorted(maps.Keys(said)) {
 		declared := Vendor{
 			Name: name, CDIKinds: said[name].CDIKinds, MountPaths: said[name].MountPaths,
-			DeviceFiles: said[name].DeviceFiles,
+			DeviceFiles: said[name].DeviceFiles, OtherDrivers: said[name].OtherDrivers,
 		}
 		for _, env := range slices.Sorted(maps.Keys(said[name].Envs)) {
 			declared.Variables = append(declared.Variables, Variable{Name: env, Nothing: said[name].Envs[env]})

@@ -17,7 +17,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func TestWhatEachVendorsRuntimeObeys(t *testing.T) {
+func TestVariablesOfVendorsRuntimesAreKnown(t *testing.T) {
 	for _, test := range []struct {
 		vendor string
 		env    []string
@@ -42,6 +42,10 @@ func TestWhatEachVendorsRuntimeObeys(t *testing.T) {
 		{"huawei.com", []string{"ASCEND_VISIBLE_DEVICES =0"}, nil},
 		{"huawei.com", []string{" ASCEND_VNPU_SPECS =vir04", "ASCEND_VNPU_SPECS=vir01"}, []string{"vir04", "vir01"}},
 		{"huawei.com", []string{"MOUNT_BY_RUNTIME_FOR_DP="}, []string{""}},
+		{"huawei.com", []string{"ASCEND_RUNTIME_OPTIONS=VIRTUAL", "ASCEND_RUNTIME_OPTIONS=NODRV"}, []string{"VIRTUAL"}},
+		{"huawei.com", []string{" ASCEND_RUNTIME_OPTIONS=VIRTUAL", "ASCEND_ALLOW_LINK=True"}, []string{"True"}},
+		{"xilinx.com", []string{"XILINX_VISIBLE_DEVICES=all", "XILINX_VISIBLE_DEVICES="}, []string{""}},
+		{"xilinx.com", []string{"XILINX_VISIBLE_CARDS=0", "XILINX_VISIBLE_DEVICES=1"}, []string{"1", "0"}},
 	} {
 		i := slices.IndexFunc(vendors, func(v *vendor) bool { return v.name == test.vendor })
 		var got []string
@@ -224,7 +228,7 @@ func guardOf(t *testing.T, own types.ResourceName) *Guard {
 // A container that is not refused has nothing that its runtime obeys, other than what it was
 // allocated: for every image and pod, in any order and number, and in every runtime that merges
 // them.
-func TestNoEnvironmentAddsADeviceThatWasNotGiven(t *testing.T) {
+func TestNoEnvironmentAddsADeviceThatWasNotAllocated(t *testing.T) {
 	for _, test := range readings {
 		t.Run(string(test.resource), func(t *testing.T) {
 			guard := guardOf(t, test.resource)
@@ -232,15 +236,15 @@ func TestNoEnvironmentAddsADeviceThatWasNotGiven(t *testing.T) {
 			some := func() []string { return environment(random, test.names, test.values) }
 			passed := 0
 			for range 4000 {
-				image, pod := some(), replaced(nil, some()) // the kubelet sets a name once
-				var given []string
+				image, pod := some(), replaceEntries(nil, some()) // the kubelet sets a name once
+				var allocated []string
 				if random.IntN(2) == 0 {
-					given = append(given, test.given)
+					allocated = append(allocated, test.given)
 				}
 				for _, byNRI := range []bool{false, true} {
-					ok, problem := start(guard, test.model, image, pod, given, byNRI)
+					ok, problem := start(guard, test.model, image, pod, allocated, byNRI)
 					if problem != "" {
-						t.Fatalf("image %q, pod %q, given %q, by NRI: %t: %s", image, pod, given, byNRI, problem)
+						t.Fatalf("image %q, pod %q, given %q, by NRI: %t: %s", image, pod, allocated, byNRI, problem)
 					}
 					if ok {
 						passed++
@@ -322,7 +326,8 @@ func TestAContainerThatIsOlderThanTheDevicesIsNotEndedForVariablesThatItLacks(t 
 		created time.Time
 		ended   bool
 	}{
-		"older than the driver":         {gaudi, []string{"/dev/hl0"}, loaded.Add(-1), false},
+		"older than the driver":         {gaudi, []string{"/dev/hl0"}, loaded.Add(-loadTimeout - 1), false},
+		"whose start loaded the driver": {gaudi, []string{"/dev/hl0"}, loaded.Add(-loadTimeout), true},
 		"younger":                       {gaudi, []string{"/dev/hl0"}, loaded.Add(1), true},
 		"of an age that is not known":   {gaudi, []string{"/dev/hl0"}, time.Time{}, true},
 		"with devices by other files":   {gaudi, nil, loaded, true},
@@ -339,20 +344,20 @@ func TestAContainerThatIsOlderThanTheDevicesIsNotEndedForVariablesThatItLacks(t 
 
 // start returns whether the container starts, and what is wrong with that.
 func start(
-	guard *Guard, model func([]string) []string, image, pod, given []string, byNRI bool,
+	guard *Guard, model func([]string) []string, image, pod, allocated []string, byNRI bool,
 ) (started bool, problem string) {
 	c := containerOf(image, pod, byNRI)
-	o := guard.Neutralise(c, envs(given...), len(given) > 0)
+	o := guard.Neutralise(c, envs(allocated...), len(allocated) > 0)
 	if len(o.Refused) > 0 {
 		return false, ""
 	}
-	added := slices.Concat(given, pairs(o.Set))
+	added := slices.Concat(allocated, pairs(o.Set))
 	results := [][]string{appended(image, pod, added), inPlace(image, pod, added)}
 	if byNRI {
 		results = [][]string{adjustedByNRI(slices.Concat(image, pod), added, pairs(o.Last))}
 	}
 	allowed := map[string]bool{}
-	for _, entry := range given {
+	for _, entry := range allocated {
 		_, value, _ := strings.Cut(entry, "=")
 		allowed[value] = true
 	}
@@ -363,7 +368,7 @@ func start(
 				return true, fmt.Sprintf("with %q, %q it adds %q", env, pairs(o.Last), one)
 			}
 		}
-		if len(given) > 0 && len(adds) == 0 {
+		if len(allocated) > 0 && len(adds) == 0 {
 			return true, fmt.Sprintf("with %q it lacks what it was given", env)
 		}
 	}

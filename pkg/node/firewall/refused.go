@@ -4,10 +4,13 @@
 package firewall
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/node/cdi"
 )
@@ -30,30 +33,31 @@ func (g *Guard) Refused(c Container) []Attempt {
 		attempts = append(attempts, Attempt{vendor, way, fmt.Sprintf(format, args...)})
 	}
 	owners := fileOwners{g, map[*vendor][]DeviceNumber{}}
-	named := 0
-	annotation := func(key, value, of string) {
+	named, tooMany := 0, false
+	annotation := func(key, value, object string) {
 		const format = "the annotation %s (%s) of %s"
-		if !namesCDI(key) && !namesFiles(key) {
+		if !ReadsAnnotation(key) || tooMany {
 			return
 		}
-		names := list(value)
-		if named += len(names); named > maxNames && g.Active() {
-			add(ownName, ByAnnotation, "the annotations of %s, which name more than %d devices", of, maxNames)
+		names, all := splitList(value)
+		if named += len(names); (!all || named > maxNames) && g.Active() {
+			tooMany = true // the rest would only take time
+			add(ownName, ByAnnotation, "the annotations of %s, which name more than %d devices", object, maxNames)
 			return
 		}
 		for _, name := range names {
 			if namesFiles(key) {
 				file := hostFile(name)
-				if vendor := owners.of(file); vendor != "" {
-					add(vendor, ByAnnotation, format, key, file, of)
+				if vendor := owners.vendorOf(file); vendor != "" {
+					add(vendor, ByAnnotation, format, key, file, object)
 				}
 			} else if kind, _, _ := strings.Cut(name, "="); kind == cdi.VariablesKind {
-				add(ownName, ByAnnotation, format, key, name, of)
+				add(ownName, ByAnnotation, format, key, name, object)
 			}
 		}
 		for _, v := range g.vendors {
 			if name := v.namedBy(names); namesCDI(key) && name != "" {
-				add(v.name, ByAnnotation, format, key, name, of)
+				add(v.name, ByAnnotation, format, key, name, object)
 			}
 		}
 	}
@@ -67,9 +71,9 @@ func (g *Guard) Refused(c Container) []Attempt {
 	}
 	for _, v := range g.vendors {
 		for _, mount := range c.Config.GetMounts() {
-			if at := mount.GetContainerPath(); v.isList(at) && !c.isGift(v.vendor, func(gift Gift) bool {
-				return slices.Contains(gift.Mounts, at)
-			}) {
+			at := mount.GetContainerPath()
+			has := func(injection KubeletInjection) bool { return slices.Contains(injection.Mounts, at) }
+			if v.isList(at) && !c.isInjected(v.vendor, has) {
 				add(v.name, ByMount, "the mount at %s", at)
 			}
 		}
@@ -80,20 +84,39 @@ func (g *Guard) Refused(c Container) []Attempt {
 			if !namesCDI(key) {
 				continue
 			}
-			if name := v.namedBy(list(value)); name != "" && !c.isGift(v.vendor, func(gift Gift) bool {
-				return gift.Annotations[key] == value
-			}) {
-				add(v.name, ByCDI, "the CDI device %s from the kubelet", name)
+			isAllocated := func(injection KubeletInjection) bool { return injection.Annotations[key] == value }
+			names, all := splitList(value)
+			if name := v.namedBy(names); (name != "" || !all) && !c.isInjected(v.vendor, isAllocated) {
+				add(v.name, ByCDI, "the CDI device %s from the kubelet", cmp.Or(name, key))
 			}
 		}
 		for _, device := range c.Config.GetCDIDevices() {
-			if name := device.GetName(); hasKind(v.cdiKinds, name) && !c.isPrepared(v.vendor, name) {
+			if name := device.GetName(); hasKind(v.cdiKinds, name) && !g.isPrepared(v, c, name) {
 				add(v.name, ByCDI, "the CDI device %s from the kubelet", name)
 			}
 		}
 	}
 	slices.SortFunc(attempts, func(a, b Attempt) int { return strings.Compare(a.Text, b.Text) })
 	return slices.CompactFunc(attempts, func(a, b Attempt) bool { return a.Text == b.Text })
+}
+
+// RefusedVolumes returns the attempts by volumes of its image that a container is refused for.
+func (g *Guard) RefusedVolumes(c Container) []Attempt {
+	var attempts []Attempt
+	for _, volume := range slices.Sorted(slices.Values(c.ImageVolumes)) {
+		at := path.Join("/", volume)
+		if slices.ContainsFunc(c.Config.GetMounts(), func(mount *runtimeapi.Mount) bool {
+			return path.Clean(mount.GetContainerPath()) == at
+		}) {
+			continue // the runtime mounts that in its place, and Refused has seen it
+		}
+		for _, v := range g.vendors {
+			if v.isList(at) {
+				attempts = append(attempts, Attempt{v.name, ByMount, fmt.Sprintf("the volume of its image at %s", at)})
+			}
+		}
+	}
+	return attempts
 }
 
 // NeedsClaims reports whether it depends on the drivers of the pod's resource claims whether the
@@ -109,19 +132,54 @@ func (g *Guard) NeedsClaims(c Container) bool {
 	})
 }
 
-// isGift reports whether a plugin of the vendor's that is registered with the kubelet gave the
+// isInjected reports whether a plugin of the vendor's that is registered with the kubelet gave the
 // container that, for a resource that is not managed here.
-func (c Container) isGift(v *vendor, gave func(Gift) bool) bool {
-	return slices.ContainsFunc(c.Kubelet, func(gift Gift) bool { return v.owns(gift.Resource) && gave(gift) })
+func (c Container) isInjected(v *vendor, gave func(KubeletInjection) bool) bool {
+	return slices.ContainsFunc(c.Kubelet,
+		func(injection KubeletInjection) bool { return v.owns(injection.Resource) && gave(injection) })
 }
 
 // isPrepared reports whether the kubelet gives the container the CDI device in the right way: from
 // a plugin of the vendor's that is registered with it, or for a claim from a driver that gives out
 // nothing that is managed here.
-func (c Container) isPrepared(v *vendor, name string) bool {
-	return slices.Contains(v.otherDrivers, c.Claimed[name]) ||
-		c.isGift(v, func(gift Gift) bool { return slices.Contains(gift.CDIDevices, name) })
+func (g *Guard) isPrepared(v guarded, c Container, name string) bool {
+	return g.isOtherDriver(v, c.Claimed[name], name) ||
+		c.isInjected(v.vendor, func(injection KubeletInjection) bool {
+			return slices.Contains(injection.CDIDevices, name)
+		})
 }
+
+// isOtherDriver reports whether the driver of resource claims that gives out the CDI device gives
+// out nothing that is managed here. What is built in or declared on the node says so for each rule.
+// A plugin says it for its own rule, and for the domain of a resource of which no more is known:
+// it cannot open the devices of another vendor.
+func (g *Guard) isOtherDriver(v guarded, driver, device string) bool {
+	says := func(by *vendor) bool {
+		return hasKind(by.cdiKinds, device) && slices.Contains(by.otherDrivers, driver)
+	}
+	return says(v.vendor) || slices.ContainsFunc(g.firewall.vendors, says) ||
+		v.undeclared && slices.ContainsFunc(g.vendors, func(by guarded) bool {
+			return hasKind(within(by.cdiKinds, v.name), device) && says(by.vendor)
+		})
+}
+
+// within returns the kinds of CDI devices that are of the domain, or of those below it, and of no
+// other.
+func within(kinds []string, domain string) []string {
+	var all []string
+	for _, kind := range kinds {
+		of, _, _ := strings.Cut(kind, "/")
+		of = strings.TrimPrefix(of, "*.")
+		if !strings.ContainsAny(of, `*?[\`) && (of == domain || strings.HasSuffix(of, "."+domain)) {
+			all = append(all, kind)
+		}
+	}
+	return all
+}
+
+// ReadsAnnotation reports whether a pod, or its sandbox, may request devices by an annotation with
+// the key.
+func ReadsAnnotation(key string) bool { return namesCDI(key) || namesFiles(key) }
 
 // namesCDI reports whether an annotation names CDI devices.
 func namesCDI(key string) bool {
@@ -129,17 +187,18 @@ func namesCDI(key string) bool {
 	return domain == cdiDomain || strings.HasSuffix(domain, "."+cdiDomain)
 }
 
-// list returns what stands between commas, once, without blanks. Empty elements are left out.
-func list(value string) []string {
-	var all []string
-	seen := map[string]bool{}
+// splitList returns what stands between commas, once, without blanks, and whether that is all: of
+// more than maxNames elements it returns none. Empty elements are left out.
+func splitList(value string) (names []string, all bool) {
+	if strings.Count(value, ",") >= maxNames {
+		return nil, false
+	}
 	for element := range strings.SplitSeq(value, ",") {
-		if element = strings.TrimSpace(element); element != "" && !seen[element] {
-			seen[element] = true
-			all = append(all, element)
+		if element = strings.TrimSpace(element); element != "" && !slices.Contains(names, element) {
+			names = append(names, element)
 		}
 	}
-	return all
+	return names, true
 }
 
 // namedBy returns which of the CDI devices that an annotation names is the vendor's, or "". A name
@@ -156,5 +215,8 @@ func (v *vendor) namedBy(names []string) string {
 // isList reports whether a mount at the path names one of the vendor's devices.
 func (v *vendor) isList(containerPath string) bool {
 	clean := path.Clean(containerPath)
+	if v.foreignKinds != nil {
+		return hasKind(v.foreignKinds, v.foreignMount(clean))
+	}
 	return slices.ContainsFunc(v.mountPaths, func(start string) bool { return strings.HasPrefix(clean, start) })
 }

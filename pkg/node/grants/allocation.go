@@ -10,9 +10,9 @@
 // up is never granted to a second live pod, also when schedulers or annotations say so. A device
 // whose groups have changed is found by its lowest level, its ID and the resource.
 //
-// The one exception are devices that this node reported as unhealthy: where it asked the scheduler
-// for others, the next generation of the allocation takes the place of the one before, for these
-// containers alone. What they had stays held until they have ended. See [Checkpoint.Replace].
+// The one exception are devices that this node reported as unhealthy: where it requested others
+// from the scheduler, the next generation of the allocation takes the place of the one before, for
+// these containers alone. What they had stays held until they have ended. See [Checkpoint.Replace].
 //
 // The checkpoint is a file, see package statefile. It is not the only copy: every container with
 // devices carries its own part of the allocation as a signed annotation in the runtime, see
@@ -62,29 +62,29 @@ type Allocation struct {
 	PodInfo *types.PodInfo `json:"decision"`
 	// Generation is that of the allocation's seal, and 0 for one without.
 	Generation int64 `json:"generation,omitempty"`
-	// Asked are the containers for which the node asks for other devices, or did. It must not be
+	// Pending are the containers for which the node requests other devices, or did. It must not be
 	// changed.
-	Asked map[string]Ask `json:"asked,omitempty"`
+	Pending map[string]PendingReplacement `json:"asked,omitempty"`
 	// Refused is the highest generation to which the node has requested another one, as it could
 	// not use it; 0 without any. The node may use it later: then the other one is on its way.
 	Refused int64 `json:"refused,omitempty"`
 	// Leaving is what containers had before their devices were replaced, for as long as they may
 	// still use it. It must not be changed.
 	Leaving map[string]types.ContainerInfo `json:"leaving,omitempty"`
+	// Waits says that the pod was not granted the allocation, as a device of it cannot be used.
+	Waits bool `json:"-"`
+	// Waiting are the containers of a pod which was granted it that were refused since, as a device
+	// of them could not be used. They may have been created meanwhile.
+	Waiting []string `json:"-"`
+}
+
+// IsAwaited reports whether the container waits for its devices, or did.
+func (a *Allocation) IsAwaited(container string) bool {
+	return a.Waits || slices.Contains(a.Waiting, container)
 }
 
 // Pod returns the pod's name for people.
 func (a *Allocation) Pod() string { return a.Namespace + "/" + a.Name }
-
-// Requests reports whether the node requests other devices for a container of the pod.
-func (a *Allocation) Requests() bool {
-	for _, ask := range a.Asked {
-		if !ask.Withdrawn {
-			return true
-		}
-	}
-	return false
-}
 
 // Lacks reports whether the container was not there when the allocation came back from the runtime,
 // so that what it is to have is not known.

@@ -14,7 +14,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func TestWhatAPodHolds(t *testing.T) {
+func TestAPodHoldsTheDevicesOfItsContainers(t *testing.T) {
 	for name, test := range map[string]struct {
 		running, init []map[types.ResourceName]int64
 		want          types.ResourceList

@@ -49,6 +49,7 @@ type Checkpoint struct {
 	allocations map[string]*Allocation // by pod UID; neither the map nor what it points at is ever changed
 	complete    bool                   // it was compared with the runtime since the start
 	corrupt     bool                   // the file could not be used
+	recorded    bool                   // the file was there, and could be used
 	unsaved     error                  // why the last write of the file failed, or nil
 	changed     chan struct{}          // closed and replaced when allocations or complete change
 }
@@ -152,7 +153,7 @@ func (c *Checkpoint) open(ctx context.Context) error {
 		}
 		return err
 	})
-	corrupt := errors.Is(err, statefile.ErrCorrupt)
+	corrupt, missing := errors.Is(err, statefile.ErrCorrupt), errors.Is(err, fs.ErrNotExist)
 	switch {
 	case corrupt:
 		list, legacy = nil, nil
@@ -160,7 +161,7 @@ func (c *Checkpoint) open(ctx context.Context) error {
 			Error(
 				err, "The checkpoint of granted devices cannot be used; it is made again from the runtime's containers",
 			)
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
+	case err != nil && !missing:
 		err = fmt.Errorf("read the checkpoint of granted devices, without which the holders of devices are not "+
 			"known: %w; if that stays, move the file away, and it is made again from the runtime's containers", err)
 		return errors.Join(err, locked.Close())
@@ -176,13 +177,14 @@ func (c *Checkpoint) open(ctx context.Context) error {
 		klog.FromContext(ctx).
 			Error(err, "The cached responses of device plugins cannot be moved to a file of their own")
 	}
+	recorded := !corrupt && !missing
 	read := make(map[string]*Allocation, len(list))
 	for _, a := range list {
 		read[a.PodUID] = &a
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.locked, c.corrupt = locked, corrupt
+	c.locked, c.corrupt, c.recorded = locked, corrupt, recorded
 	c.set(read, c.complete)
 	close(c.opened)
 	return nil
@@ -230,11 +232,29 @@ func (c *Checkpoint) Granted(ctx context.Context, podUID string) (granted Alloca
 	return Allocation{}, false, nil
 }
 
+// errNotRecorded is why the file does not say what was granted.
+var errNotRecorded = errors.New("the checkpoint of granted devices was not read, or was lost")
+
+// Recorded returns what was granted to the pod before by the file alone. That has all grants, and
+// of pods that have devices from the kubelet those that were adopted before. Recorded does not wait
+// until the checkpoint was compared with the runtime.
+func (c *Checkpoint) Recorded(podUID string) (granted Allocation, ok bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.recorded && !c.complete {
+		return Allocation{}, false, errNotRecorded
+	}
+	if a, ok := c.allocations[podUID]; ok {
+		return *a, true, nil
+	}
+	return Allocation{}, false, nil
+}
+
 // A pod that was deleted without grace is gone from the API server a moment before its container
 // has ended. The next pod with its device waits that moment here: the kubelet would try again only
 // ten seconds after a refusal.
 const (
-	leavingLimit    = 5 * time.Second
+	leavingTimeout  = 5 * time.Second
 	leavingInterval = 100 * time.Millisecond
 )
 
@@ -242,14 +262,14 @@ const (
 // returns that one. Of one that is partial, what containers have stays, and the others are granted
 // theirs. Nothing is granted before it is on disk. An error that is a *Conflict says that
 // other pods hold it; holders whose pods have left the API server are waited for, up to
-// leavingLimit.
+// leavingTimeout.
 func (c *Checkpoint) Grant(ctx context.Context, wanted Allocation, capacity Capacity) (Allocation, error) {
 	if err := c.ensureComplete(ctx); err != nil {
 		return Allocation{}, err
 	}
 	wanted.Since, wanted.Signed = time.Now().UTC(), true
 	granted, err := c.grant(&wanted, capacity)
-	limit := time.NewTimer(leavingLimit)
+	limit := time.NewTimer(leavingTimeout)
 	defer limit.Stop()
 	for again := time.Duration(0); ; again = leavingInterval {
 		var conflict *Conflict
@@ -284,8 +304,8 @@ func (c *Checkpoint) grant(wanted *Allocation, capacity Capacity) (Allocation, e
 		if !before.Partial {
 			return *before, nil
 		}
-		granted = completed(before, granted)
-		requested = taken(granted, before.Lacks)
+		granted = complete(before, granted)
+		requested = heldBy(granted, before.Lacks)
 		delete(next, wanted.PodUID)
 	}
 	if conflict := FindConflict(requested, next, capacity); conflict != nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -32,7 +33,7 @@ func TestTheFirstDecisionStays(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeWrittenIsNotGranted(t *testing.T) {
+func TestNothingIsGrantedBeforeItIsOnDisk(t *testing.T) {
 	w := newFixture()
 	path := filepath.Join(t.TempDir(), "missing", "grants")
 	r := openAt(t, w, path)
@@ -86,6 +87,56 @@ func TestAFileThatCannotBeReadNowIsNotMadeAgain(t *testing.T) {
 				t.Error("what was granted is not known")
 			}
 		})
+	}
+}
+
+// unknownRuntime is a runtime that lists nothing yet.
+type unknownRuntime struct{}
+
+// Pods implements Runtime.
+func (unknownRuntime) Pods(ctx context.Context) (map[string]RuntimeState, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestTheFileIsKnownBeforeTheRuntimeListsItsContainers(t *testing.T) {
+	w := newFixture()
+	r, path := open(t, w)
+	grant(t, r, wants("a", map[types.ResourceName]int64{cards0: 1}))
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	recorded := func(uid string) (granted bool, err error) {
+		options := w.options(t, path)
+		options.Runtime = unknownRuntime{}
+		r := New(options)
+		defer r.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		var comparing sync.WaitGroup
+		defer comparing.Wait()
+		defer cancel()
+		comparing.Go(func() { _ = r.Reconcile(ctx) })
+		<-r.Opened()
+		_, granted, err = r.Recorded(uid)
+		return granted, err
+	}
+	for uid, want := range map[string]bool{"a": true, "b": false} {
+		if granted, err := recorded(uid); granted != want || err != nil {
+			t.Errorf("pod %s: %v, %v, want %v", uid, granted, err, want)
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if granted, err := recorded("a"); err == nil {
+		t.Errorf("the file is lost: %v", granted)
+	}
+	compared := openAt(t, w, path)
+	if err := compared.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := compared.Recorded("a"); err != nil {
+		t.Errorf("the file is lost, and the runtime has said what runs: %v", err)
 	}
 }
 

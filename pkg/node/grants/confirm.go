@@ -18,7 +18,7 @@ func (c *Checkpoint) Confirms(podUID, namespace, name, container, value string) 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.locked == nil {
-		return false, errors.New("the key that signs what containers carry was not read yet")
+		return false, errors.New("the key that signs the containers' annotations was not read yet")
 	}
 	_, _, err := c.key.verify(subject{podUID, namespace, name, container}, value)
 	if !errors.Is(err, errUnsigned) {

@@ -14,8 +14,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func TestWhatAContainerCarriesIsConfirmedBySignatureOrByTheCheckpointOfTheFirstRelease(t *testing.T) {
-	list, err := Read(recorded)
+func TestPartsOfContainersAreConfirmedBySignatureOrByTheCheckpointOfTheFirstRelease(t *testing.T) {
+	list, err := Read(v010Checkpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestWhatAContainerCarriesIsConfirmedBySignatureOrByTheCheckpointOfTheFirstR
 	w := newFixture()
 	w.active[old.PodUID], w.active[other.PodUID] = true, true
 	path := filepath.Join(t.TempDir(), "grants")
-	content, err := os.ReadFile(recorded)
+	content, err := os.ReadFile(v010Checkpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,15 +51,15 @@ func TestWhatAContainerCarriesIsConfirmedBySignatureOrByTheCheckpointOfTheFirstR
 		container, value string
 		want             bool
 	}{
-		"signed for the container":                   {fresh, "main", w.carried(fresh, "main"), true},
-		"signed for it, and the checkpoint is lost":  {stranger, "main", w.carried(stranger, "main"), true},
-		"signed for another container of the pod":    {fresh, "side", w.carried(fresh, "main"), false},
-		"signed for another pod":                     {stranger, "main", w.carried(fresh, "main"), false},
-		"signed with another key":                    {fresh, "main", lost.carried(fresh, "main"), false},
-		"signed, and changed":                        {fresh, "main", w.carried(fresh, "main") + " ", false},
+		"signed for the container":                   {fresh, "main", w.encoded(fresh, "main"), true},
+		"signed for it, and the checkpoint is lost":  {stranger, "main", w.encoded(stranger, "main"), true},
+		"signed for another container of the pod":    {fresh, "side", w.encoded(fresh, "main"), false},
+		"signed for another pod":                     {stranger, "main", w.encoded(fresh, "main"), false},
+		"signed with another key":                    {fresh, "main", lost.encoded(fresh, "main"), false},
+		"signed, and changed":                        {fresh, "main", w.encoded(fresh, "main") + " ", false},
 		"of a later release that signed it":          {fresh, "main", signedAs(w, fresh, `{"devices":1}`), true},
 		"text":                                       {fresh, "main", "forged", false},
-		"nothing behind the version":                 {fresh, "main", carriedVersion, false},
+		"nothing behind the version":                 {fresh, "main", encodedVersion, false},
 		"unsigned, of a pod that v0.1.0 granted":     {old, "main", unsigned(old), true},
 		"the same in an init container with devices": {old, "fetch", unsigned(old), true},
 		"the same in a container without devices":    {old, "log", unsigned(old), false},
@@ -113,7 +113,7 @@ func TestAContainerOfAnEarlierReleaseAfterADowngradeIsConfirmed(t *testing.T) {
 		t.Fatal(err)
 	}
 	r = openAt(t, w, path)
-	w.pods["a"].Containers[0].Carried = value
+	w.pods["a"].Containers[0].Encoded = value
 	if err := r.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}

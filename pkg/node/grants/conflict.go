@@ -47,10 +47,10 @@ func (c *Conflict) Error() string {
 		"it is tried again, and works when they are gone", c.Resource, c.Requested, c.Capacity, c.Held, c.Holders)
 }
 
-// taken returns what the pod holds of the resources of those containers, of all its containers
+// heldBy returns what the pod holds of the resources of those containers, of all its containers
 // together. What others of its containers have may be more than the node has by now, as a device
 // that has failed is.
-func taken(a *Allocation, containers func(name string) bool) types.ResourceList {
+func heldBy(a *Allocation, containers func(name string) bool) types.ResourceList {
 	holds, list := a.Holds(), types.ResourceList{}
 	for _, all := range []map[string]types.ContainerInfo{a.PodInfo.InitContainers, a.PodInfo.RunningContainers} {
 		for name, info := range all {

@@ -96,8 +96,8 @@ func TestADeviceOfAPodThatIsJustLeavingIsWaitedFor(t *testing.T) {
 				if granted := err == nil; granted != test.granted {
 					t.Errorf("error %v, granted should be %v", err, test.granted)
 				}
-				if w.asked > test.asked {
-					t.Errorf("the runtime was asked %d times, want at most %d", w.asked, test.asked)
+				if w.listed > test.asked {
+					t.Errorf("the runtime was asked %d times, want at most %d", w.listed, test.asked)
 				}
 			})
 		})
@@ -251,7 +251,7 @@ func BenchmarkRefusedGrant(b *testing.B) {
 		runtime.containers = append(runtime.containers, &runtimeapi.Container{
 			Id: holder.PodUID, PodSandboxId: holder.PodUID, State: runtimeapi.ContainerState_CONTAINER_RUNNING,
 			Metadata:    &runtimeapi.ContainerMetadata{Name: "main"},
-			Annotations: map[string]string{Annotation: w.carried(holder, "main")},
+			Annotations: map[string]string{Annotation: w.encoded(holder, "main")},
 		})
 	}
 	refused := wants("refused", device(pods/2))

@@ -12,7 +12,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func TestTheNameThatADeviceHasHere(t *testing.T) {
+func TestDevicesAreFoundUnderTheirCurrentNames(t *testing.T) {
 	const card0, card1 = "resource/group/gpu/0/cards", "resource/group/gpu/1/cards"
 	const lifted = "resource/group/switch/0/gpu/0/cards" // by a device scheduler that groups every device
 	const twin0, twin1 = "resource/group/board/0/fpga/0/slots", "resource/group/board/1/fpga/0/slots"

@@ -30,7 +30,7 @@ type fixture struct {
 	pods     map[string]RuntimeState
 	active   map[string]bool
 	err      error
-	asked    int
+	listed   int
 	boot     string // of the machine
 	key      *nodeKey
 	findings []Finding
@@ -51,7 +51,7 @@ func newFixture() *fixture {
 func (w *fixture) Pods(context.Context) (map[string]RuntimeState, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.asked++
+	w.listed++
 	seen := map[string]RuntimeState{}
 	for uid, pod := range w.pods {
 		seen[uid] = pod
@@ -74,15 +74,15 @@ func (w *fixture) run(g Allocation) {
 	pod := RuntimeState{Live: true, Namespace: g.Namespace, Name: g.Name}
 	for _, name := range slices.Sorted(maps.Keys(containersOf(g))) {
 		pod.Containers = append(pod.Containers, RuntimeContainer{
-			ID: g.PodUID + "-" + name, Name: name, Created: created, Carried: w.carried(g, name),
+			ID: g.PodUID + "-" + name, Name: name, Created: created, Encoded: w.encoded(g, name),
 		})
 	}
 	w.pods[g.PodUID] = pod
 	w.active[g.PodUID] = true
 }
 
-// carried is what a container of the pod carries.
-func (w *fixture) carried(g Allocation, container string) string {
+// encoded is what a container of the pod carries.
+func (w *fixture) encoded(g Allocation, container string) string {
 	info, init := partOf(g.PodInfo, container)
 	part, err := deviceinfo.EncodeContainer(info, init)
 	if err != nil {

@@ -36,8 +36,8 @@ import (
 // counts for nothing.
 const Annotation = "KubeDevice/Grant"
 
-// carriedVersion begins the annotation.
-const carriedVersion = "v1."
+// encodedVersion begins the annotation.
+const encodedVersion = "v1."
 
 // keyName is the name of the file with the node's key, in the checkpoint's directory.
 const keyName = "grant-key"
@@ -85,16 +85,16 @@ func (k *nodeKey) load(ctx context.Context) error {
 	}
 	lost := errors.Is(err, statefile.ErrCorrupt)
 	if !lost && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("read the key that signs what containers carry: %w; if that stays, move the file away, and "+
-			"a new one is made", err)
+		return fmt.Errorf("read the key that signs the containers' annotations: %w; if that stays, move the file "+
+			"away, and a new one is made", err)
 	}
 	k.keyContent = keyContent{make([]byte, keyBytes), time.Now().UTC()}
 	rand.Read(k.Key) // never fails
 	logger := klog.FromContext(ctx)
 	if !lost {
-		logger.Info("This node has a new key that signs what containers carry of the devices granted to them")
+		logger.Info("Made a key that signs the containers' annotations about their devices")
 	} else {
-		logger.Error(err, "The key that signs what containers carry of the devices granted to them is lost, and made "+
+		logger.Error(err, "The key that signs the containers' annotations about their devices is lost, and made "+
 			"again. The checkpoint of granted devices still counts; without it, what older containers hold would not "+
 			"be known")
 	}
@@ -110,7 +110,7 @@ func (k *nodeKey) save() error {
 		return nil
 	}
 	if err := k.file.Save(k.keyContent); err != nil {
-		return fmt.Errorf("write the key that signs what containers carry: %w", err)
+		return fmt.Errorf("write the key that signs the containers' annotations: %w", err)
 	}
 	k.saved = true
 	return nil
@@ -136,7 +136,7 @@ type subject struct {
 func (k *nodeKey) mac(s subject, part string) []byte {
 	mac := hmac.New(sha256.New, k.Key)
 	for _, field := range []string{
-		Annotation, carriedVersion, k.node, s.podUID, s.namespace, s.podName, s.container, part,
+		Annotation, encodedVersion, k.node, s.podUID, s.namespace, s.podName, s.container, part,
 	} {
 		var length [8]byte
 		binary.BigEndian.PutUint64(length[:], uint64(len(field)))
@@ -148,13 +148,13 @@ func (k *nodeKey) mac(s subject, part string) []byte {
 
 // sign returns the value of the annotation.
 func (k *nodeKey) sign(s subject, part string) string {
-	return carriedVersion + base64.RawURLEncoding.EncodeToString(k.mac(s, part)) + "." + part
+	return encodedVersion + base64.RawURLEncoding.EncodeToString(k.mac(s, part)) + "." + part
 }
 
 // verify returns the own part that the annotation has, and whether it is that of an init container.
 // An error other than errUnsigned and errForged is about something that this node has signed.
 func (k *nodeKey) verify(s subject, annotation string) (part types.ContainerInfo, init bool, err error) {
-	signed, ok := strings.CutPrefix(annotation, carriedVersion)
+	signed, ok := strings.CutPrefix(annotation, encodedVersion)
 	if !ok {
 		return types.ContainerInfo{}, false, errUnsigned
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func TestWhoHoldsTheCheckpointKeepsOthersFromItAndIsRefusedWhileTheyHaveIt(t *testing.T) {
+func TestTheCheckpointIsLockedByOneProcess(t *testing.T) {
 	w := newFixture()
 	r, path := open(t, w)
 	grant(t, r, wants("a", map[types.ResourceName]int64{cards0: 1}))

@@ -15,8 +15,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 )
 
-// reconcileLimit is how long the runtime may take to list what it has.
-const reconcileLimit = 30 * time.Second
+// reconcileTimeout is how long the runtime may take to list what it has.
+const reconcileTimeout = 30 * time.Second
 
 // KeepReconciled compares the checkpoint with the runtime now, every retry until that works, and
 // then every interval until ctx is done.
@@ -61,7 +61,7 @@ func (c *Checkpoint) isComplete() bool {
 // gone, and adds what the containers of live pods that are not in it carry, signed by this node,
 // and what the [Origin] has. An error may be that of the write; the result counts then too.
 func (c *Checkpoint) Reconcile(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, reconcileLimit)
+	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
 	select {
 	case c.reconciling <- struct{}{}:

@@ -13,7 +13,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func TestNothingIsGrantedBeforeTheRuntimeWasAsked(t *testing.T) {
+func TestNothingIsGrantedBeforeTheRuntimeIsListed(t *testing.T) {
 	w := newFixture()
 	w.err = errors.New("runtime away")
 	r, _ := open(t, w)

@@ -47,8 +47,9 @@ type Finding struct {
 	Message string
 }
 
-// Carry returns the value of [Annotation] for a container of a pod that was granted the allocation.
-func (c *Checkpoint) Carry(a Allocation, container string) (string, error) {
+// EncodePart returns the value of [Annotation] for a container of a pod that was granted the
+// allocation.
+func (c *Checkpoint) EncodePart(a Allocation, container string) (string, error) {
 	info, init := partOf(a.PodInfo, container)
 	part, err := deviceinfo.EncodeContainer(info, init)
 	if err != nil {
@@ -89,7 +90,7 @@ func (c *Checkpoint) inspect(
 			PodInfo: &types.PodInfo{Name: pod.Name, NodeName: c.key.node},
 		}
 		containers := slices.Clone(pod.Containers)
-		slices.SortStableFunc(containers, inOrder)
+		slices.SortStableFunc(containers, compareCreation)
 		for _, container := range containers {
 			reason, cause := c.examine(found, known, container)
 			if reason != "" {
@@ -102,7 +103,7 @@ func (c *Checkpoint) inspect(
 	}
 	exited := func(a *Allocation) int {
 		if slices.ContainsFunc(states[a.PodUID].Containers, func(c RuntimeContainer) bool {
-			return !c.Exited && c.Carried != ""
+			return !c.Exited && c.Encoded != ""
 		}) {
 			return 0
 		}
@@ -114,10 +115,10 @@ func (c *Checkpoint) inspect(
 	return recovered, findings
 }
 
-// inOrder orders containers of one pod, so that of those of one name the last counts: of a
+// compareCreation orders containers of one pod, so that of those of one name the last counts: of a
 // container that was created again, with other devices. One that has not exited uses its devices.
 // The times of creation say nothing after the node's clock was set back, so they decide last.
-func inOrder(a, b RuntimeContainer) int {
+func compareCreation(a, b RuntimeContainer) int {
 	exited := func(c RuntimeContainer) int {
 		if c.Exited {
 			return 0
@@ -135,7 +136,7 @@ func (c *Checkpoint) examine(found, known *Allocation, container RuntimeContaine
 		return "", nil // its containers carry nothing, and nothing that they carry would count
 	}
 	old := known != nil && container.Created.Before(c.key.Since)
-	if container.Carried == "" {
+	if container.Encoded == "" {
 		if known == nil || old {
 			return "", nil
 		}
@@ -144,11 +145,11 @@ func (c *Checkpoint) examine(found, known *Allocation, container RuntimeContaine
 		}
 		return Missing, errors.New("it has none")
 	}
-	whose := subject{found.PodUID, found.Namespace, found.Name, container.Name}
-	part, init, err := c.key.verify(whose, container.Carried)
+	owner := subject{found.PodUID, found.Namespace, found.Name, container.Name}
+	part, init, err := c.key.verify(owner, container.Encoded)
 	switch {
 	case err == nil:
-	case old || confirmsUnsigned(known, container.Name, container.Carried):
+	case old || confirmsUnsigned(known, container.Name, container.Encoded):
 		return "", nil
 	case errors.Is(err, errUnsigned):
 		return Unsigned, err
@@ -181,7 +182,7 @@ func finding(uid string, pod RuntimeState, container RuntimeContainer, reason Re
 		what += "It does not count, so that the container uses devices that are counted for others. Delete the pod"
 	default:
 		what += "It does not count, and no device is held because of it. If the pod was granted devices before this " +
-			"node's record or key was lost, delete the pod; if it was not, its image brings the annotation along"
+			"node's checkpoint or key was lost, delete the pod; otherwise the annotation is from its image"
 	}
 	return Finding{
 		PodUID: uid, Namespace: pod.Namespace, Name: pod.Name, Container: container.Name, Reason: reason, Message: what,
@@ -198,7 +199,7 @@ func (c *Checkpoint) addRecovered(
 	for _, a := range recovered {
 		if conflict := FindConflict(a.Holds(), next, c.recoverable); conflict != nil {
 			for _, container := range states[a.PodUID].Containers {
-				if container.Carried != "" {
+				if container.Encoded != "" {
 					findings[container.ID] = finding(a.PodUID, states[a.PodUID], container, Conflicting, conflict)
 				}
 			}
@@ -231,7 +232,7 @@ func (c *Checkpoint) report(ctx context.Context, findings map[string]Finding) {
 			continue
 		}
 		c.reported[id] = found.Reason
-		klog.FromContext(ctx).Info("What a container carries in the runtime does not count", logkey.Container, id,
+		klog.FromContext(ctx).Info("Ignoring the annotation of a container in the runtime", logkey.Container, id,
 			logkey.PodUID, found.PodUID, logkey.Pod, found.Namespace+"/"+found.Name, logkey.Reason, found.Message)
 		if c.observer != nil {
 			c.observer.Found(found)
@@ -239,9 +240,9 @@ func (c *Checkpoint) report(ctx context.Context, findings map[string]Finding) {
 	}
 }
 
-// completed returns the partial allocation of a pod with what the pod wants for all the containers
+// complete returns the partial allocation of a pod with what the pod wants for all the containers
 // that it lacks.
-func completed(partial, wanted *Allocation) *Allocation {
+func complete(partial, wanted *Allocation) *Allocation {
 	pod := *wanted.PodInfo
 	pod.InitContainers, pod.RunningContainers = maps.Clone(pod.InitContainers), maps.Clone(pod.RunningContainers)
 	for _, list := range []struct {

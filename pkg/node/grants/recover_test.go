@@ -40,8 +40,8 @@ func (w *fixture) reasons() []string {
 }
 
 // A restored checkpoint image brings the annotation of any container along, into a pod that holds
-// nothing. The victim keeps its device, and the forger gets none, also when the record is lost.
-func TestWhatAContainerCarriesCountsForItsOwnPodContainerAndNodeOnly(t *testing.T) {
+// nothing. The victim keeps its device, and the forger gets none, also when the checkpoint is lost.
+func TestASignedPartCountsForItsOwnPodContainerAndNodeOnly(t *testing.T) {
 	victim := wants("victim", map[types.ResourceName]int64{cards0: 1})
 	legacy, err := deviceinfo.EncodePod(victim.PodInfo)
 	if err != nil {
@@ -53,16 +53,16 @@ func TestWhatAContainerCarriesCountsForItsOwnPodContainerAndNodeOnly(t *testing.
 		reason  Reason
 	}{
 		"the victim's annotation": {
-			carried: func(w *fixture) string { return w.carried(victim, "main") }, reason: Forged,
+			carried: func(w *fixture) string { return w.encoded(victim, "main") }, reason: Forged,
 		},
 		"the victim's annotation in a container of the same name in a pod of the same name": {
-			carried: func(w *fixture) string { return w.carried(victim, "main") },
+			carried: func(w *fixture) string { return w.encoded(victim, "main") },
 			change:  func(pod *RuntimeState) { pod.Name, pod.Namespace = victim.Name, victim.Namespace },
 			reason:  Forged,
 		},
 		"that of another container of the pod": {
 			carried: func(w *fixture) string {
-				return w.carried(wants("forger", map[types.ResourceName]int64{cards0: 1}), "main")
+				return w.encoded(wants("forger", map[types.ResourceName]int64{cards0: 1}), "main")
 			},
 			change: func(pod *RuntimeState) { pod.Containers[0].Name = "side" }, reason: Forged,
 		},
@@ -71,7 +71,7 @@ func TestWhatAContainerCarriesCountsForItsOwnPodContainerAndNodeOnly(t *testing.
 				key := *w.key
 				key.node = "node-2"
 				other := &fixture{key: &key}
-				return other.carried(wants("forger", map[types.ResourceName]int64{cards0: 1}), "main")
+				return other.encoded(wants("forger", map[types.ResourceName]int64{cards0: 1}), "main")
 			},
 			reason: Forged,
 		},
@@ -79,14 +79,14 @@ func TestWhatAContainerCarriesCountsForItsOwnPodContainerAndNodeOnly(t *testing.
 			carried: func(*fixture) string {
 				key := &nodeKey{node: "node-1", keyContent: keyContent{Key: bytes.Repeat([]byte{8}, keyBytes)}}
 				other := &fixture{key: key}
-				return other.carried(wants("forger", map[types.ResourceName]int64{cards0: 1}), "main")
+				return other.encoded(wants("forger", map[types.ResourceName]int64{cards0: 1}), "main")
 			},
 			reason: Forged,
 		},
 		"a changed part behind a good signature": {
 			carried: func(w *fixture) string {
-				carried := w.carried(wants("forger", map[types.ResourceName]int64{cards1: 1}), "main")
-				return strings.Replace(carried, "gpu/g1", "gpu/g0", 1)
+				encoded := w.encoded(wants("forger", map[types.ResourceName]int64{cards1: 1}), "main")
+				return strings.Replace(encoded, "gpu/g1", "gpu/g0", 1)
 			},
 			reason: Forged,
 		},
@@ -109,7 +109,7 @@ func TestWhatAContainerCarriesCountsForItsOwnPodContainerAndNodeOnly(t *testing.
 				grant(t, r, victim)
 			}
 			forger := RuntimeState{Live: true, Namespace: "default", Name: "pod-forger", Containers: []RuntimeContainer{
-				{ID: "forged", Name: "main", Created: created.Add(-time.Minute), Carried: test.carried(w)},
+				{ID: "forged", Name: "main", Created: created.Add(-time.Minute), Encoded: test.carried(w)},
 			}}
 			if test.change != nil {
 				test.change(&forger)
@@ -135,7 +135,7 @@ func TestWhatAContainerCarriesCountsForItsOwnPodContainerAndNodeOnly(t *testing.
 	}
 }
 
-func TestContainersThatAreOlderThanTheKeyAreNoAlarmWhileTheRecordHasTheirPod(t *testing.T) {
+func TestContainersOlderThanTheKeyAreNotReportedWhileTheCheckpointHasTheirPod(t *testing.T) {
 	pod := wants("a", map[types.ResourceName]int64{cards0: 1})
 	legacy, err := deviceinfo.EncodePod(pod.PodInfo)
 	if err != nil {
@@ -160,7 +160,7 @@ func TestContainersThatAreOlderThanTheKeyAreNoAlarmWhileTheRecordHasTheirPod(t *
 		grant(t, r, pod)
 		w.run(pod)
 		container := &w.pods["a"].Containers[0]
-		container.Carried, container.Created = test.carried, created.Add(test.created)
+		container.Encoded, container.Created = test.carried, created.Add(test.created)
 		if err := r.Reconcile(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +173,7 @@ func TestContainersThatAreOlderThanTheKeyAreNoAlarmWhileTheRecordHasTheirPod(t *
 	}
 }
 
-func TestAContainerWithoutDevicesNeedNotCarryAnything(t *testing.T) {
+func TestAContainerWithoutDevicesNeedsNoSignedPart(t *testing.T) {
 	pod := wants("a", map[types.ResourceName]int64{cards0: 1})
 	w := newFixture()
 	r, _ := open(t, w)
@@ -189,7 +189,7 @@ func TestAContainerWithoutDevicesNeedNotCarryAnything(t *testing.T) {
 
 // Of two pods that carry the same device the older one has it; what plugins have not reported yet
 // is no reason to lose it.
-func TestWhatComesBackMustFitWhatOthersHold(t *testing.T) {
+func TestRecoveredAllocationsMustNotConflictWithOthers(t *testing.T) {
 	shared := func(uid string, quantity int64) Allocation {
 		return wants(uid, map[types.ResourceName]int64{memory0: quantity})
 	}
@@ -241,8 +241,9 @@ func TestWhatComesBackMustFitWhatOthersHold(t *testing.T) {
 
 func unhealthy(types.ResourceName) (int64, bool) { return 0, true }
 
-// While its init container runs, the record of a pod is lost: its other containers are not known
-// until they are created. What containers have stays, also when the pod claims something else then.
+// While its init container runs, the checkpoint of a pod's grants is lost: its other containers are
+// not known until they are created. What containers have stays, also when the pod claims something
+// else then.
 func TestAPodThatCameBackIsGrantedWhatIsMissingAndKeepsWhatItHas(t *testing.T) {
 	whole := wants("a", map[types.ResourceName]int64{cards1: 1})
 	whole.PodInfo.InitContainers = map[string]types.ContainerInfo{
@@ -277,7 +278,7 @@ func TestAPodThatCameBackIsGrantedWhatIsMissingAndKeepsWhatItHas(t *testing.T) {
 	}
 }
 
-func TestWhatAPodThatCameBackIsMissingMayBeHeldByOthers(t *testing.T) {
+func TestMissingDevicesOfARecoveredPodMayBeHeldByOthers(t *testing.T) {
 	w := newFixture()
 	w.run(wants("a", map[types.ResourceName]int64{cards0: 1}))
 	r := reconciled(t, w)
@@ -296,7 +297,7 @@ func TestWhatAPodThatCameBackIsMissingMayBeHeldByOthers(t *testing.T) {
 
 // What Carry writes is what a later process of the node reads, and the file of the key is what a
 // later release reads.
-func TestWhatIsCarriedAndTheKeyAreWrittenAsTheirGoldenFiles(t *testing.T) {
+func TestSignedPartsAndKeyMatchTheirGoldenFiles(t *testing.T) {
 	golden := func(name string) []byte {
 		content, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
@@ -311,17 +312,17 @@ func TestWhatIsCarriedAndTheKeyAreWrittenAsTheirGoldenFiles(t *testing.T) {
 	w := newFixture()
 	r := openAt(t, w, path)
 	a := wants("a", map[types.ResourceName]int64{cards0: 1, memory0: 7})
-	if _, err := r.Carry(a, "main"); err == nil {
+	if _, err := r.EncodePart(a, "main"); err == nil {
 		t.Error("something is signed before the key was read")
 	}
 	if err := r.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	carried, err := r.Carry(a, "main")
-	if diff := cmp.Diff(strings.TrimSpace(string(golden("signed.carried"))), carried); diff != "" || err != nil {
+	encoded, err := r.EncodePart(a, "main")
+	if diff := cmp.Diff(strings.TrimSpace(string(golden("signed.carried"))), encoded); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if carried != w.carried(a, "main") {
+	if encoded != w.encoded(a, "main") {
 		t.Error("the key in the golden file is not the fixture's")
 	}
 	again := newNodeKey(t.TempDir(), "").file
@@ -416,19 +417,19 @@ func FuzzKey(f *testing.F) {
 }
 
 // Nothing but what the key has signed for the subject verifies, and nothing makes verify panic.
-func FuzzCarried(f *testing.F) {
+func FuzzVerify(f *testing.F) {
 	w := newFixture()
 	pod := wants("a", map[types.ResourceName]int64{cards0: 1, memory0: 7})
-	whose := subject{"a", pod.Namespace, pod.Name, "main"}
-	signed := w.carried(pod, "main")
+	owner := subject{"a", pod.Namespace, pod.Name, "main"}
+	signed := w.encoded(pod, "main")
 	f.Add(signed)
-	f.Add(w.carried(wants("b", map[types.ResourceName]int64{cards0: 1}), "main"))
+	f.Add(w.encoded(wants("b", map[types.ResourceName]int64{cards0: 1}), "main"))
 	f.Add("v1..{}")
 	f.Add(`{"podname":"pod-a"}`)
-	_, part, _ := strings.Cut(strings.TrimPrefix(signed, carriedVersion), ".")
-	f.Fuzz(func(t *testing.T, carried string) {
-		if _, _, err := w.key.verify(whose, carried); err == nil && !strings.HasSuffix(carried, "."+part) {
-			t.Errorf("%q verifies", carried)
+	_, part, _ := strings.Cut(strings.TrimPrefix(signed, encodedVersion), ".")
+	f.Fuzz(func(t *testing.T, encoded string) {
+		if _, _, err := w.key.verify(owner, encoded); err == nil && !strings.HasSuffix(encoded, "."+part) {
+			t.Errorf("%q verifies", encoded)
 		}
 	})
 }

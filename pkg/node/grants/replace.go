@@ -12,12 +12,12 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Ask is a request to the scheduler to give a container other devices.
-type Ask struct {
-	// Since is when the node asked.
+// PendingReplacement is a request to the scheduler to give a container other devices.
+type PendingReplacement struct {
+	// Since is when the node requested it.
 	Since time.Time `json:"since"`
-	// Withdrawn says that the node asks no more. An answer that was on its way counts all the same:
-	// the scheduler counts what it has written.
+	// Withdrawn says that the node requests it no more. An answer that was on its way counts all
+	// the same: the scheduler counts what it has written.
 	Withdrawn bool `json:"withdrawn,omitempty"`
 }
 
@@ -26,46 +26,48 @@ type Replacement struct {
 	PodUID     string
 	Generation int64
 	// Containers are those that get other devices, each with all that it is to have. The node must
-	// have asked for each of them. It must not be changed.
+	// have requested each of them. It must not be changed.
 	Containers map[string]types.ContainerInfo
 }
 
-// Ask notes that the node asks for other devices for these containers of the pod, and for no others
-// any more. generation is that of the allocation whose devices have failed: for a pod that has a
-// later one nothing changes, as what it has now may be healthy. Ask returns since when it asks for
-// all of them. Nothing may be published that is not on disk: only an answer to what was asked
-// counts.
-func (c *Checkpoint) Ask(podUID string, generation int64, containers []string) (since time.Time, err error) {
+// RequestReplacement notes that the node requests other devices for these containers of the pod,
+// and for no others any more. generation is that of the allocation whose devices have failed: for a
+// pod that has a later one nothing changes, as what it has now may be healthy. It returns since
+// when it requests all of them. Nothing may be published that is not on disk: only an answer to
+// what was requested counts.
+func (c *Checkpoint) RequestReplacement(
+	podUID string, generation int64, containers []string,
+) (since time.Time, err error) {
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	next := maps.Clone(c.current())
 	before, ok := next[podUID]
 	if !ok {
-		return time.Time{}, fmt.Errorf("ask for other devices for the pod with UID %q: %w", podUID, ErrNotGranted)
+		return time.Time{}, fmt.Errorf("request other devices for the pod with UID %q: %w", podUID, ErrNotGranted)
 	}
 	now := time.Now().UTC()
 	if before.Generation != generation {
 		return now, nil
 	}
-	asked := map[string]Ask{}
-	for name, ask := range before.Asked {
-		ask.Withdrawn = true
-		asked[name] = ask
+	pending := map[string]PendingReplacement{}
+	for name, request := range before.Pending {
+		request.Withdrawn = true
+		pending[name] = request
 	}
 	for _, name := range containers {
-		ask, known := before.Asked[name]
-		if !known || ask.Withdrawn {
-			ask = Ask{Since: now}
+		request, known := before.Pending[name]
+		if !known || request.Withdrawn {
+			request = PendingReplacement{Since: now}
 		}
-		if asked[name] = ask; ask.Since.After(since) {
-			since = ask.Since
+		if pending[name] = request; request.Since.After(since) {
+			since = request.Since
 		}
 	}
-	if maps.Equal(asked, before.Asked) {
+	if maps.Equal(pending, before.Pending) {
 		return since, nil
 	}
 	after := *before
-	after.Asked = asked
+	after.Pending = pending
 	next[podUID] = &after
 	return since, c.replace(next)
 }
@@ -104,7 +106,7 @@ func (c *Checkpoint) Replace(r Replacement, capacity Capacity) (Allocation, erro
 	case r.Generation <= before.Generation:
 		return *before, nil
 	}
-	after, err := before.with(r)
+	after, err := before.applyReplacement(r)
 	if err != nil {
 		return Allocation{}, err
 	}
@@ -116,7 +118,7 @@ func (c *Checkpoint) Replace(r Replacement, capacity Capacity) (Allocation, erro
 			PodInfo: &types.PodInfo{RunningContainers: after.Leaving}}
 	}
 	replaced := func(name string) bool { _, ok := r.Containers[name]; return ok }
-	if conflict := FindConflict(taken(&only, replaced), next, capacity); conflict != nil {
+	if conflict := FindConflict(heldBy(&only, replaced), next, capacity); conflict != nil {
 		return Allocation{}, conflict
 	}
 	delete(next, "")
@@ -127,28 +129,28 @@ func (c *Checkpoint) Replace(r Replacement, capacity Capacity) (Allocation, erro
 	return *after, nil
 }
 
-// errNotAsked is why a generation does not count.
-var errNotAsked = errors.New("the node did not ask for it")
+// errNotRequested is why a generation does not count.
+var errNotRequested = errors.New("the node did not request it")
 
-// with returns the allocation that follows, with the replacement.
-func (a *Allocation) with(r Replacement) (*Allocation, error) {
+// applyReplacement returns the allocation that follows, with the replacement.
+func (a *Allocation) applyReplacement(r Replacement) (*Allocation, error) {
 	after, pod := *a, *a.PodInfo
 	after.Generation, after.PodInfo = r.Generation, &pod
-	after.Asked, after.Leaving = maps.Clone(a.Asked), map[string]types.ContainerInfo{}
+	after.Pending, after.Leaving = maps.Clone(a.Pending), map[string]types.ContainerInfo{}
 	maps.Copy(after.Leaving, a.Leaving)
 	pod.RunningContainers = maps.Clone(pod.RunningContainers)
 	for name, now := range r.Containers {
 		had, running := pod.RunningContainers[name]
-		ask, asked := a.Asked[name]
-		if !asked || !running {
-			return nil, fmt.Errorf("replace devices of container %q of pod %q: %w", name, a.Pod(), errNotAsked)
+		request, isPending := a.Pending[name]
+		if !isPending || !running {
+			return nil, fmt.Errorf("replace devices of container %q of pod %q: %w", name, a.Pod(), errNotRequested)
 		}
-		if delete(after.Asked, name); r.Generation <= a.Refused {
-			ask.Withdrawn = true
-			after.Asked[name] = ask
+		if delete(after.Pending, name); r.Generation <= a.Refused {
+			request.Withdrawn = true
+			after.Pending[name] = request
 		}
 		pod.RunningContainers[name] = now
-		leaving := leftOf(now, had, a.Leaving[name])
+		leaving := leavingDevices(now, had, a.Leaving[name])
 		if delete(after.Leaving, name); len(leaving.AllocateFrom) > 0 {
 			after.Leaving[name] = leaving
 		}
@@ -156,9 +158,9 @@ func (a *Allocation) with(r Replacement) (*Allocation, error) {
 	return &after, nil
 }
 
-// leftOf returns the resources of the lists that the container does not have now. The names of
-// requests are those of the resources.
-func leftOf(now types.ContainerInfo, lists ...types.ContainerInfo) types.ContainerInfo {
+// leavingDevices returns the resources of the lists that the container does not have now. The names
+// of requests are those of the resources.
+func leavingDevices(now types.ContainerInfo, lists ...types.ContainerInfo) types.ContainerInfo {
 	has := map[types.ResourceName]bool{}
 	for _, from := range now.AllocateFrom {
 		has[from] = true

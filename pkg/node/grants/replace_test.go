@@ -21,13 +21,13 @@ func next(uid string, generation int64, card types.ResourceName) Replacement {
 	}}
 }
 
-func ask(t *testing.T, r *Checkpoint, uid string, containers ...string) time.Time {
+func requestReplacement(t *testing.T, r *Checkpoint, uid string, containers ...string) time.Time {
 	t.Helper()
 	granted, _, err := r.Granted(t.Context(), uid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	since, err := r.Ask(uid, granted.Generation, containers)
+	since, err := r.RequestReplacement(uid, granted.Generation, containers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,14 +62,14 @@ func TestAReplacedDeviceIsHeldUntilItsContainerHasEnded(t *testing.T) {
 	a := wants("a", map[types.ResourceName]int64{cards0: 1})
 	grant(t, r, a)
 	w.run(a)
-	ask(t, r, "a", "main")
+	requestReplacement(t, r, "a", "main")
 	isFree(t, r, cards0, false)
 	isFree(t, r, cards1, true)
 	now, err := r.Replace(next("a", 1, cards1), capacity)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if now.Generation != 1 || len(now.Asked) != 0 || len(now.Leaving["main"].AllocateFrom) != 1 {
+	if now.Generation != 1 || len(now.Pending) != 0 || len(now.Leaving["main"].AllocateFrom) != 1 {
 		t.Errorf("the allocation is %+v", now)
 	}
 	for range 2 { // and so it is after a restart
@@ -100,26 +100,26 @@ func TestAReplacedDeviceIsHeldUntilItsContainerHasEnded(t *testing.T) {
 func TestThePreviousDevicesAreNotRequestedAgain(t *testing.T) {
 	r, _ := open(t, newFixture())
 	grant(t, r, wants("a", map[types.ResourceName]int64{cards0: 1}))
-	ask(t, r, "a", "main")
+	requestReplacement(t, r, "a", "main")
 	if _, err := r.Replace(next("a", 1, cards1), capacity); err != nil {
 		t.Fatal(err)
 	}
 	before, _, _ := r.Granted(t.Context(), "a")
 	for _, containers := range [][]string{{"main"}, nil} {
-		if _, err := r.Ask("a", 0, containers); err != nil {
+		if _, err := r.RequestReplacement("a", 0, containers); err != nil {
 			t.Error(err)
 		}
 		after, _, _ := r.Granted(t.Context(), "a")
 		if diff := cmp.Diff(before, after); diff != "" {
-			t.Errorf("the node asks for %q, of the previous allocation (-before +after):\n%s", containers, diff)
+			t.Errorf("the node requests %q, of the previous allocation (-before +after):\n%s", containers, diff)
 		}
 	}
-	if ask(t, r, "a", "main"); !isAsked(t, r, "a", "main") {
+	if requestReplacement(t, r, "a", "main"); !isPending(t, r, "a", "main") {
 		t.Error("nothing is asked in the place of the second device")
 	}
 }
 
-func TestWhatOneContainerLeavesStaysHeldWhileAnotherOnesIsReplaced(t *testing.T) {
+func TestPreviousDevicesStayHeldDuringAnotherContainersReplacement(t *testing.T) {
 	const cards2, cards3 types.ResourceName = "resource/group/gpu/g2/cards", "resource/group/gpu/g3/cards"
 	one := func(types.ResourceName) (int64, bool) { return 1, true }
 	w := newFixture()
@@ -130,7 +130,7 @@ func TestWhatOneContainerLeavesStaysHeldWhileAnotherOnesIsReplaced(t *testing.T)
 		t.Fatal(err)
 	}
 	w.run(a)
-	ask(t, r, "a", "main", "log")
+	requestReplacement(t, r, "a", "main", "log")
 	if _, err := r.Replace(next("a", 1, cards1), one); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestWhatOneContainerLeavesStaysHeldWhileAnotherOnesIsReplaced(t *testing.T)
 
 // Two devices of a pod fail, and its containers get others one after the other. The first is given
 // one while the other still has what the node has no more.
-func TestAContainerGetsAnotherDeviceWhileThatOfAnotherOneHasFailed(t *testing.T) {
+func TestFailedDevicesOfTwoContainersAreReplacedOneAfterTheOther(t *testing.T) {
 	const cards2, cards3 types.ResourceName = "resource/group/gpu/g2/cards", "resource/group/gpu/g3/cards"
 	failed := map[types.ResourceName]bool{}
 	healthy := func(name types.ResourceName) (int64, bool) {
@@ -162,7 +162,7 @@ func TestAContainerGetsAnotherDeviceWhileThatOfAnotherOneHasFailed(t *testing.T)
 		t.Fatal(err)
 	}
 	w.run(a)
-	ask(t, r, "a", "main", "log")
+	requestReplacement(t, r, "a", "main", "log")
 	failed[cards0], failed[cards2] = true, true
 	var conflict *Conflict
 	if _, err := r.Replace(next("a", 1, cards2), healthy); !errors.As(err, &conflict) {
@@ -178,17 +178,17 @@ func TestAContainerGetsAnotherDeviceWhileThatOfAnotherOneHasFailed(t *testing.T)
 	}
 }
 
-func isAsked(t *testing.T, r *Checkpoint, uid, container string) bool {
+func isPending(t *testing.T, r *Checkpoint, uid, container string) bool {
 	t.Helper()
 	granted, _, err := r.Granted(t.Context(), uid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask, asked := granted.Asked[container]
+	ask, asked := granted.Pending[container]
 	return asked && !ask.Withdrawn
 }
 
-func TestWhatTakesThePlaceOfAnAllocation(t *testing.T) {
+func TestOnlyARequestedLaterGenerationReplacesAnAllocation(t *testing.T) {
 	for name, test := range map[string]struct {
 		asked      []string
 		generation int64
@@ -199,11 +199,11 @@ func TestWhatTakesThePlaceOfAnAllocation(t *testing.T) {
 	}{
 		"an answer to what was asked":            {[]string{"main"}, 1, cards1, "main", true, nil},
 		"an answer of a much later generation":   {[]string{"main"}, 9, cards1, "main", true, nil},
-		"nothing was asked":                      {nil, 1, cards1, "main", false, errNotAsked},
-		"the answer is for another container":    {[]string{"main"}, 1, cards1, "log", false, errNotAsked},
+		"nothing was asked":                      {nil, 1, cards1, "main", false, errNotRequested},
+		"the answer is for another container":    {[]string{"main"}, 1, cards1, "log", false, errNotRequested},
 		"the generation is the one that it has":  {[]string{"main"}, 0, cards1, "main", false, nil},
 		"the device is another pod's":            {[]string{"main"}, 1, memory0, "main", false, &Conflict{}},
-		"the container asked for is not running": {[]string{"gone"}, 1, cards1, "gone", false, errNotAsked},
+		"the container requested is not running": {[]string{"gone"}, 1, cards1, "gone", false, errNotRequested},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture()
@@ -215,7 +215,7 @@ func TestWhatTakesThePlaceOfAnAllocation(t *testing.T) {
 				grant(t, r, wants("b", map[types.ResourceName]int64{cards0: 1}))
 			}
 			grant(t, r, a)
-			ask(t, r, "a", test.asked...)
+			requestReplacement(t, r, "a", test.asked...)
 			answer := Replacement{PodUID: "a", Generation: test.generation, Containers: map[string]types.ContainerInfo{
 				test.container: container(map[types.ResourceName]int64{test.card: 1}),
 			}}
@@ -249,7 +249,7 @@ func TestTheAnswerToARefusalCountsAlsoWhenTheRefusedOneIsTakenFirst(t *testing.T
 			a := wants("a", map[types.ResourceName]int64{cards0: 1})
 			w.run(a)
 			grant(t, r, a)
-			ask(t, r, "a", "main")
+			requestReplacement(t, r, "a", "main")
 			if err := r.Refuse("a", 1); err != nil {
 				t.Fatal(err)
 			}
@@ -263,14 +263,14 @@ func TestTheAnswerToARefusalCountsAlsoWhenTheRefusedOneIsTakenFirst(t *testing.T
 				}
 			}
 			now, err := r.Replace(next("a", 1, cards1), capacity)
-			if err != nil || now.Generation != 1 || isAsked(t, r, "a", "main") {
+			if err != nil || now.Generation != 1 || isPending(t, r, "a", "main") {
 				t.Fatalf("the refused generation is not taken, or the node still asks: %+v, %v", now, err)
 			}
 			now, err = r.Replace(next("a", 2, cards0), capacity)
-			if err != nil || now.Generation != 2 || len(now.Asked) > 0 {
+			if err != nil || now.Generation != 2 || len(now.Pending) > 0 {
 				t.Errorf("the scheduler's answer is not taken, or not the last one: %+v, %v", now, err)
 			}
-			if _, err := r.Replace(next("a", 3, cards1), capacity); !errors.Is(err, errNotAsked) {
+			if _, err := r.Replace(next("a", 3, cards1), capacity); !errors.Is(err, errNotRequested) {
 				t.Errorf("what was not asked: %v", err)
 			}
 		})
@@ -285,13 +285,13 @@ func open2(t *testing.T) *Checkpoint {
 	return r
 }
 
-func TestADeviceThatIsLeftByOneContainerIsNotGivenToAnotherOfItsPod(t *testing.T) {
+func TestAReleasedDeviceIsNotAllocatedToAnotherContainerOfItsPod(t *testing.T) {
 	w := newFixture()
 	r, _ := open(t, w)
 	a := wants("a", map[types.ResourceName]int64{cards0: 1})
 	a.PodInfo.RunningContainers["log"] = container(map[types.ResourceName]int64{memory0: 0})
 	grant(t, r, a)
-	ask(t, r, "a", "main", "log")
+	requestReplacement(t, r, "a", "main", "log")
 	if _, err := r.Replace(next("a", 1, cards1), capacity); err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +315,7 @@ func TestASecondReplacementLeavesBothDevices(t *testing.T) {
 	r, _ := open(t, w)
 	grant(t, r, wants("a", map[types.ResourceName]int64{cards0: 1}))
 	for generation, card := range []types.ResourceName{cards1, cards0} {
-		ask(t, r, "a", "main")
+		requestReplacement(t, r, "a", "main")
 		if _, err := r.Replace(next("a", int64(generation+1), card), capacity); err != nil {
 			t.Fatal(err)
 		}
@@ -327,13 +327,13 @@ func TestASecondReplacementLeavesBothDevices(t *testing.T) {
 	}
 }
 
-func TestTheNodeKnowsSinceWhenItAsks(t *testing.T) {
+func TestARequestKeepsItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture()
 		r, _ := open(t, w)
 		grant(t, r, wants("a", map[types.ResourceName]int64{cards0: 1}))
 		began := time.Now().UTC()
-		if since := ask(t, r, "a", "main"); !since.Equal(began) {
+		if since := requestReplacement(t, r, "a", "main"); !since.Equal(began) {
 			t.Errorf("asked since %v, want %v", since, began)
 		}
 		time.Sleep(time.Minute)
@@ -342,30 +342,30 @@ func TestTheNodeKnowsSinceWhenItAsks(t *testing.T) {
 		if err := r.Reconcile(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if since := ask(t, r, "a", "main"); !since.Equal(began) {
+		if since := requestReplacement(t, r, "a", "main"); !since.Equal(began) {
 			t.Errorf("after a restart, asked since %v, want %v", since, began)
 		}
-		ask(t, r, "a")
-		if granted, _, _ := r.Granted(t.Context(), "a"); !granted.Asked["main"].Withdrawn {
-			t.Errorf("taken back: %+v", granted.Asked)
+		requestReplacement(t, r, "a")
+		if granted, _, _ := r.Granted(t.Context(), "a"); !granted.Pending["main"].Withdrawn {
+			t.Errorf("taken back: %+v", granted.Pending)
 		}
 		// An answer that was on its way counts.
 		time.Sleep(time.Minute)
-		if since := ask(t, r, "a", "main"); !since.Equal(time.Now().UTC()) {
+		if since := requestReplacement(t, r, "a", "main"); !since.Equal(time.Now().UTC()) {
 			t.Errorf("requested again since %v", since)
 		}
-		ask(t, r, "a")
+		requestReplacement(t, r, "a")
 		if now, err := r.Replace(next("a", 1, cards1), capacity); err != nil || now.Generation != 1 {
 			t.Errorf("an answer to what was taken back: %v", err)
 		}
-		if _, err := r.Ask("unknown", 0, []string{"main"}); !errors.Is(err, ErrNotGranted) {
+		if _, err := r.RequestReplacement("unknown", 0, []string{"main"}); !errors.Is(err, ErrNotGranted) {
 			t.Errorf("for a pod that holds nothing: %v", err)
 		}
 	})
 }
 
 // The node's clock may be set back between the two.
-func TestOfAContainerThatWasCreatedAgainTheLastOneCountsWithAnyClock(t *testing.T) {
+func TestTheLastContainerOfANameCountsWithAnyClock(t *testing.T) {
 	first := wants("a", map[types.ResourceName]int64{cards0: 1})
 	second := wants("a", map[types.ResourceName]int64{cards1: 1})
 	for name, test := range map[string]struct {
@@ -386,7 +386,7 @@ func TestOfAContainerThatWasCreatedAgainTheLastOneCountsWithAnyClock(t *testing.
 			old.Exited = true
 			pod.Containers = []RuntimeContainer{{
 				ID: "new", Name: "main", Attempt: test.attempt, Created: created.Add(test.since),
-				Carried: w.carried(second, "main"), Exited: test.exited,
+				Encoded: w.encoded(second, "main"), Exited: test.exited,
 			}, old}
 			w.pods["a"] = pod
 			r, _ := open(t, w) // without a file
@@ -400,7 +400,7 @@ func TestOfAContainerThatWasCreatedAgainTheLastOneCountsWithAnyClock(t *testing.
 
 // A device was replaced and given to pod b, and the record was lost before the next container of
 // pod a was created.
-func TestADeviceIsThePodsWhoseContainerUsesItNotOnesWhoseContainerHasEnded(t *testing.T) {
+func TestARecoveredDeviceBelongsToThePodThatRuns(t *testing.T) {
 	w := newFixture()
 	w.run(wants("a", map[types.ResourceName]int64{cards0: 1}))
 	w.pods["a"].Containers[0].Exited = true

@@ -39,8 +39,8 @@ type RuntimeContainer struct {
 	// of its pod. Unlike Created, it does not depend on the node's clock.
 	Attempt uint32
 	Created time.Time
-	// Carried is the value of [Annotation], of any writer, and empty where there is none.
-	Carried string
+	// Encoded is the value of [Annotation], of any writer, and empty where there is none.
+	Encoded string
 	// Exited says that it has ended.
 	Exited bool
 }
@@ -107,7 +107,7 @@ func (c cri) Pods(ctx context.Context) (map[string]RuntimeState, error) {
 			pod.Containers = append(pod.Containers, RuntimeContainer{
 				ID: container.GetId(), Name: container.GetMetadata().GetName(),
 				Attempt: container.GetMetadata().GetAttempt(),
-				Created: time.Unix(0, container.GetCreatedAt()).UTC(), Carried: container.GetAnnotations()[Annotation],
+				Created: time.Unix(0, container.GetCreatedAt()).UTC(), Encoded: container.GetAnnotations()[Annotation],
 				Exited: container.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED,
 			})
 		}

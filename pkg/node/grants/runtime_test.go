@@ -157,8 +157,8 @@ func TestListsThatAreLongerThanAMessageAreRead(t *testing.T) {
 			continue
 		}
 		pod := pods["u"]
-		slices.SortFunc(pod.Containers, inOrder)
-		if !pod.Live || pod.Name != "pod-u" || len(pod.Containers) != 2 || pod.Containers[0].Carried != "carried" {
+		slices.SortFunc(pod.Containers, compareCreation)
+		if !pod.Live || pod.Name != "pod-u" || len(pod.Containers) != 2 || pod.Containers[0].Encoded != "carried" {
 			t.Errorf("%s: %+v", name, pod)
 		}
 		if finished := pods["finished-0"]; finished.Live {
@@ -167,7 +167,7 @@ func TestListsThatAreLongerThanAMessageAreRead(t *testing.T) {
 	}
 }
 
-func TestWhoLivesInTheRuntime(t *testing.T) {
+func TestAPodIsLiveWhileItHasAReadySandboxOrLiveContainer(t *testing.T) {
 	container := func(state runtimeapi.ContainerState) *runtimeapi.Container {
 		return &runtimeapi.Container{
 			Id: "c", PodSandboxId: "s", State: state, Labels: map[string]string{labelPodUID: "u"},
@@ -265,7 +265,7 @@ func TestAContainerBelongsToThePodOfItsSandboxNotOfItsLabels(t *testing.T) {
 	}
 	want := map[string]RuntimeState{
 		"u": {Live: true, Namespace: "default", Name: "pod-u", Containers: []RuntimeContainer{
-			{ID: "1", Name: "main", Attempt: 3, Created: at, Carried: "anything"}, {ID: "2", Name: "side", Created: at},
+			{ID: "1", Name: "main", Attempt: 3, Created: at, Encoded: "anything"}, {ID: "2", Name: "side", Created: at},
 		}},
 		"gone": {Live: false},
 	}

@@ -63,7 +63,7 @@ func TestNothingIsGrantedWhileTheCheckpointCannotBeWrittenAndThatHeals(t *testin
 	}
 }
 
-func TestWhatTheRuntimeSaysCountsWhenItCannotBeWritten(t *testing.T) {
+func TestRecoveredAllocationsCountWhenTheyCannotBeWritten(t *testing.T) {
 	w, r := withPodA(t)
 	if err := r.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)

@@ -65,14 +65,14 @@ func (u *usage) conflict(requested types.ResourceList, requesting *Allocation, c
 		c.addHolders(u.resources[name], func(s share) bool { return s.holder != requesting && s.quantity > 0 })
 		return c
 	}
-	return u.alone(requested, requesting, capacity)
+	return u.exclusiveConflict(requested, requesting, capacity)
 }
 
-// alone returns the first requested resource, by name, of a device that the pod cannot share with
-// those that hold something of it, or nil. A pod that holds all there is of one of a device's
-// resources, as the card of a GPU, has the device alone: it uses the device whichever resource it
-// was given, and so would the others.
-func (u *usage) alone(requested types.ResourceList, requesting *Allocation, capacity Capacity) *Conflict {
+// exclusiveConflict returns the first requested resource, by name, of a device that the pod cannot
+// share with those that hold something of it, or nil. A pod that holds all there is of one of a
+// device's resources, as the card of a GPU, has the device alone: it uses the device whichever
+// resource it was given, and so would the others.
+func (u *usage) exclusiveConflict(requested types.ResourceList, requesting *Allocation, capacity Capacity) *Conflict {
 	wanted := devicesOf(requested, capacity)
 	for _, name := range slices.Sorted(maps.Keys(requested)) {
 		device := deviceOf(name)

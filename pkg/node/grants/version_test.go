@@ -18,8 +18,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// recorded is the checkpoint that kubecri v0.1.0 wrote.
-const recorded = "testdata/v0.1.0.grants"
+// v010Checkpoint is the checkpoint that kubecri v0.1.0 wrote.
+const v010Checkpoint = "testdata/v0.1.0.grants"
 
 func TestTheCheckpointOfTheFirstReleaseIsRead(t *testing.T) {
 	const pair = "resource/group/gpugrp1/0/gpugrp0/0/gpu/"
@@ -47,7 +47,7 @@ func TestTheCheckpointOfTheFirstReleaseIsRead(t *testing.T) {
 			},
 		},
 	}}
-	got, err := Read(recorded)
+	got, err := Read(v010Checkpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,12 +56,12 @@ func TestTheCheckpointOfTheFirstReleaseIsRead(t *testing.T) {
 	}
 }
 
-func TestWhatHasNothingNewIsWrittenAsTheFirstReleaseDid(t *testing.T) {
-	want, err := os.ReadFile(recorded)
+func TestAllocationsWithoutNewFieldsAreWrittenAsTheFirstReleaseDid(t *testing.T) {
+	want, err := os.ReadFile(v010Checkpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := Read(recorded)
+	list, err := Read(v010Checkpoint)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,8 +81,8 @@ func (c *Cache) Image(ctx context.Context, image *runtimeapi.ImageSpec) (Image, 
 	})
 	select {
 	case got := <-read:
-		of, _ := got.Val.(Image)
-		return of, got.Err
+		image, _ := got.Val.(Image)
+		return image, got.Err
 	case <-ctx.Done():
 		return Image{}, fmt.Errorf("image %s: %w", image.GetImage(), status.FromContextError(ctx.Err()).Err())
 	}

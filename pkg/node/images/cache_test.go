@@ -185,7 +185,7 @@ func TestALongDescriptionIsReadOverGRPCAndItsSizesAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := image.Contents(&runtimeapi.ContainerConfig{}).Variables; got <= largestKept ||
-			!image.VariablesLeftOut || len(image.Variables) != 0 {
+			!image.LeftOut || len(image.Variables) != 0 {
 			t.Errorf("variables of %d bytes, of which %d are kept", got, len(image.Variables))
 		}
 	}

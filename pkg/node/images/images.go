@@ -20,29 +20,35 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/nribound"
 )
 
-// largestKept is how many bytes of memory the variables of one image may take that are kept.
+// largestKept is how many bytes of memory the variables and volumes of one image may take that are
+// kept.
 const largestKept = 64 << 10
 
 // Image is what an image sets in its containers. It is read only.
 type Image struct {
 	// Variables are in their order. Those without a value are left out: runtimes do not set them.
 	Variables []*runtimeapi.KeyValue
-	// VariablesLeftOut says that Variables has none, though the image sets some: they take more
+	// Volumes are the paths in a container at which the runtime mounts a directory of its own,
+	// unless the pod mounts something there. They have no order.
+	Volumes []string
+	// LeftOut says that Variables and Volumes have none, though the image sets some: they take more
 	// than 64 KiB of memory, in which an image may have hundreds of them.
-	VariablesLeftOut bool
-	// VariablesSize, EntrypointSize and CmdSize are how many bytes these take where the runtime
-	// describes a container, LabelsSize what the labels take that the runtime gives to it, and
-	// VolumesSize what the mounts of the image's volumes take at most.
-	VariablesSize, EntrypointSize, CmdSize, LabelsSize, VolumesSize int
+	LeftOut bool
+	// Sets is what each container has of the image where the runtime describes it: the variables,
+	// the labels that the runtime gives to it, and the mounts of the volumes, at most.
+	Sets nribound.Contents
+	// Entrypoint is what a container without a command has, too, and Cmd what one has with neither
+	// a command nor arguments.
+	Entrypoint, Cmd nribound.Contents
 }
 
 // Contents returns what the image adds to a container of this configuration.
 func (i Image) Contents(config *runtimeapi.ContainerConfig) nribound.Contents {
-	contents := nribound.Contents{Variables: i.VariablesSize, Labels: i.LabelsSize, Mounts: i.VolumesSize}
+	contents := i.Sets
 	if len(config.GetCommand()) == 0 {
-		contents.Args = i.EntrypointSize
+		contents = contents.Plus(i.Entrypoint)
 		if len(config.GetArgs()) == 0 {
-			contents.Args += i.CmdSize
+			contents = contents.Plus(i.Cmd)
 		}
 	}
 	return contents
@@ -89,24 +95,30 @@ func imageOf(answer *runtimeapi.ImageStatusResponse) (Image, error) {
 			})
 		}
 	}
-	read.VariablesSize = nribound.SizeOfVariables(read.Variables)
-	if memoryOf(read.Variables) > largestKept {
-		read.Variables, read.VariablesLeftOut = nil, true
+	read.Sets = nribound.CRIContainerContents(&runtimeapi.ContainerConfig{Envs: read.Variables})
+	for volume := range config.Volumes {
+		read.Volumes = append(read.Volumes, strings.Clone(volume))
 	}
-	read.Variables = slices.Clip(read.Variables)
+	if memoryOf(read.Variables, read.Volumes) > largestKept {
+		read.Variables, read.Volumes, read.LeftOut = nil, nil, true
+	}
+	read.Variables, read.Volumes = slices.Clip(read.Variables), slices.Clip(read.Volumes)
 	maps.DeleteFunc(config.Labels, func(key, value string) bool { return len(key)+len(value) > maxLabel })
-	sizes := nribound.ContainerContents(&api.Container{Labels: config.Labels, Args: config.Entrypoint})
-	read.LabelsSize, read.EntrypointSize = sizes.Labels, sizes.Args
-	read.CmdSize = nribound.ContainerContents(&api.Container{Args: config.Cmd}).Args
-	read.VolumesSize = nribound.SizeOfVolumes(maps.Keys(config.Volumes))
+	read.Sets = read.Sets.Plus(nribound.ContainerContents(&api.Container{Labels: config.Labels})).
+		Plus(nribound.VolumesContents(maps.Keys(config.Volumes)))
+	read.Entrypoint = nribound.ContainerContents(&api.Container{Args: config.Entrypoint})
+	read.Cmd = nribound.ContainerContents(&api.Container{Args: config.Cmd})
 	return read, nil
 }
 
-// memoryOf returns how many bytes of memory variables take, about.
-func memoryOf(variables []*runtimeapi.KeyValue) (bytes int) {
+// memoryOf returns how many bytes of memory variables and volumes take, about.
+func memoryOf(variables []*runtimeapi.KeyValue, volumes []string) (bytes int) {
 	for _, variable := range variables {
 		// A pointer, what it points to, and what the allocator rounds up.
 		bytes += 128 + len(variable.GetKey()) + len(variable.GetValue())
+	}
+	for _, volume := range volumes {
+		bytes += 32 + len(volume)
 	}
 	return bytes
 }

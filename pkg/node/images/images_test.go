@@ -49,7 +49,7 @@ func answerOf(id, info string) *runtimeapi.ImageStatusResponse {
 const containerds = `{"chainID":"sha256:1",` +
 	`"imageSpec":{"architecture":"amd64","config":{"Env":["A=1","A=2","B","C="]}}}`
 
-func TestTheVariablesOfAnImageAreInTheirOrderAndAskedForOnce(t *testing.T) {
+func TestTheVariablesOfAnImageAreInTheirOrderAndReadOnce(t *testing.T) {
 	r := &runtime{answer: answerOf("sha256:0", containerds)}
 	cache := NewCache(r)
 	for range 2 {
@@ -78,7 +78,7 @@ func TestTheVariablesOfAnImageAreInTheirOrderAndAskedForOnce(t *testing.T) {
 	}
 }
 
-func TestWhatAnImageAddsToAContainerIsCounted(t *testing.T) {
+func TestPartsThatAnImageAddsAreCounted(t *testing.T) {
 	long := strings.Repeat("x", 1000)
 	r := &runtime{answer: answerOf("sha256:0", `{"imageSpec":{"config":{"Env":["A=`+long+`"],"Entrypoint":["`+long+
 		`"],"Cmd":["`+long+`","`+long+`"],"Labels":{"a":"`+long+`","b":"`+strings.Repeat(long, 5)+`"},"Volumes":{"/`+
@@ -103,27 +103,31 @@ func TestWhatAnImageAddsToAContainerIsCounted(t *testing.T) {
 	}
 }
 
-func TestAnImageKeepsVariablesOfLittleMemoryAlone(t *testing.T) {
+func TestAnImageKeepsOnlyWhatTakesLittleMemory(t *testing.T) {
 	for name, test := range map[string]struct {
 		variables []string
+		volume    string
 		leftOut   bool
 	}{
-		"as many as CUDA's images have": {slices.Repeat([]string{"NAME=" + strings.Repeat("b", 80)}, 100), false},
-		"a long one":                    {[]string{"A=" + strings.Repeat("b", largestKept)}, true},
-		"many empty ones":               {slices.Repeat([]string{"A="}, 1000), true},
+		"as many as CUDA's images have": {slices.Repeat([]string{"NAME=" + strings.Repeat("b", 80)}, 100), "/x", false},
+		"a long one":                    {[]string{"A=" + strings.Repeat("b", largestKept)}, "/x", true},
+		"many empty ones":               {slices.Repeat([]string{"A="}, 1000), "/x", true},
+		"a long volume":                 {[]string{"A=b"}, strings.Repeat("/x", largestKept/2), true},
 	} {
 		r := &runtime{answer: answerOf("sha256:0", `{"imageSpec":{"config":{"Env":["`+
-			strings.Join(test.variables, `","`)+`"]}}}`)}
+			strings.Join(test.variables, `","`)+`"],"Volumes":{"`+test.volume+`":{}}}}}`)}
 		image, err := NewCache(r).Image(t.Context(), &runtimeapi.ImageSpec{Image: "sha256:0"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		want := nribound.ContainerContents(&api.Container{Env: test.variables}).Total()
-		if got := image.VariablesSize; got != want {
+		if got := image.Sets.Variables; got != want {
 			t.Errorf("%s: %d bytes, want %d", name, got, want)
 		}
-		if image.VariablesLeftOut != test.leftOut || (len(image.Variables) == 0) != test.leftOut {
-			t.Errorf("%s: left out %v, %d variables", name, image.VariablesLeftOut, len(image.Variables))
+		if image.LeftOut != test.leftOut || (len(image.Variables) == 0) != test.leftOut ||
+			slices.Equal(image.Volumes, []string{test.volume}) == test.leftOut {
+			t.Errorf("%s: left out %v, %d variables, %d volumes", name, image.LeftOut, len(image.Variables),
+				len(image.Volumes))
 		}
 	}
 }

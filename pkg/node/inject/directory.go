@@ -11,9 +11,9 @@ import (
 	"slices"
 )
 
-// ofContainers are the names in /dev that every container has of its own, and those that LXC keeps
-// there. Container runtimes leave them out of every directory.
-var ofContainers = []string{"console", "fd", "mqueue", "pts", "shm", ".lxc", ".lxd-mounts", ".udev"}
+// containerDeviceNames are the names in /dev that every container has of its own, and those that
+// LXC keeps there. Container runtimes leave them out of every directory.
+var containerDeviceNames = []string{"console", "fd", "mqueue", "pts", "shm", ".lxc", ".lxd-mounts", ".udev"}
 
 // nodesIn returns the paths, relative to the directory and in order, of the device nodes in it and
 // below it: those that container runtimes give a container when the kubelet names the directory.
@@ -36,7 +36,7 @@ func walk(host HostFS, directory, below string) (nodes []string, err error) {
 	for _, entry := range entries {
 		at := path.Join(below, entry.Name())
 		switch mode := entry.Type(); {
-		case slices.Contains(ofContainers, entry.Name()):
+		case slices.Contains(containerDeviceNames, entry.Name()):
 		case mode.IsDir():
 			inside, err := walk(host, directory, at)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) { // one that has just gone

@@ -32,7 +32,7 @@ func with(hostPath, containerPath, permissions string) *runtimeapi.ContainerConf
 	}}
 }
 
-func TestWhatRunsWithTheKubeletRuns(t *testing.T) {
+func TestAnswersThatTheKubeletAcceptsAreAccepted(t *testing.T) {
 	type allocation = device.Allocation
 	volume := &runtimeapi.ContainerConfig{
 		Mounts: []*runtimeapi.Mount{{ContainerPath: "/l/", HostPath: "/var/lib/kubelet/x"}},
@@ -238,7 +238,7 @@ func TestWhatRunsWithTheKubeletRuns(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotRunWithTheKubeletOrIsNotSafeIsAnError(t *testing.T) {
+func TestUnsafeAnswersAndThoseThatTheKubeletRefusesAreErrors(t *testing.T) {
 	type allocation = device.Allocation
 	for name, test := range map[string]struct {
 		config    *runtimeapi.ContainerConfig

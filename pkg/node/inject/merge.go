@@ -135,8 +135,8 @@ func (m *merger) add(a *Addition) error {
 	return nil
 }
 
-// leave leaves a part of an addition out.
-func (m *merger) leave(a *Addition, what string, why error) {
+// leaveOut leaves a part of an addition out.
+func (m *merger) leaveOut(a *Addition, what string, why error) {
 	m.leftOut = append(m.leftOut, fmt.Sprintf("device plugin %q: %s is left out: %v", a.Plugin, what, why))
 }
 
@@ -153,11 +153,11 @@ func fromPod[T any](value T) entry[T] {
 	return entry[T]{value: value, from: "the pod", kubelet: true}
 }
 
-// taken is why a plugin's value is not at its key: another one is. It is no error between plugins
-// of the kubelet's API.
-type taken struct{ text string }
+// takenError is why a plugin's value is not at its key: another one is. It is no error between
+// plugins of the kubelet's API.
+type takenError struct{ text string }
 
-func (t *taken) Error() string { return t.text }
+func (t *takenError) Error() string { return t.text }
 
 // entries are what is at the keys of one kind.
 type entries[T comparable] map[string]entry[T]
@@ -175,7 +175,7 @@ func (e entries[T]) place(key string, value T, a *Addition) (fresh bool, err err
 	}
 	text := fmt.Sprintf("%s has %v there, this plugin wants %v", there.from, there.value, value)
 	if there.kubelet && a.KubeletPaths {
-		return false, &taken{text}
+		return false, &takenError{text}
 	}
 	return false, errors.New(text)
 }

@@ -244,7 +244,7 @@ func TestAdditionsBecomeADelta(t *testing.T) {
 	}
 }
 
-func TestWhatMustNotBeAddedIsAnErrorThatNamesThePlugin(t *testing.T) {
+func TestErrorsOfForbiddenAdditionsNameThePlugin(t *testing.T) {
 	type allocation = device.Allocation
 	for name, test := range map[string]struct {
 		config *runtimeapi.ContainerConfig

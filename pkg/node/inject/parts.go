@@ -25,16 +25,16 @@ func (a *Addition) mayFollow(link string) bool {
 	return a.KubeletPaths || slices.Contains(a.Links, link)
 }
 
-// asWritten returns a path of the host as the addition means it.
-func (a *Addition) asWritten(p string) string {
+// hostPath returns a path of the host as the addition means it.
+func (a *Addition) hostPath(p string) string {
 	if a.KubeletPaths && path.IsAbs(p) {
 		return path.Clean(p)
 	}
 	return p
 }
 
-// inContainer returns a path of the container as the addition means it.
-func (a *Addition) inContainer(p string) string {
+// containerPath returns a path of the container as the addition means it.
+func (a *Addition) containerPath(p string) string {
 	if a.KubeletPaths {
 		return path.Join("/", p) // a relative one is below the root directory, as the runtime has it
 	}
@@ -53,8 +53,8 @@ func (m *merger) addDevice(a *Addition, d device.HostDevice) error {
 	if d.ContainerPath == "" {
 		d.ContainerPath = d.HostPath
 	}
-	containerPath := a.inContainer(d.ContainerPath)
-	hostPath, info, err := resolve(m.host, a.asWritten(d.HostPath), a.mayFollow)
+	containerPath := a.containerPath(d.ContainerPath)
+	hostPath, info, err := resolve(m.host, a.hostPath(d.HostPath), a.mayFollow)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (m *merger) addDevice(a *Addition, d device.HostDevice) error {
 }
 
 func (m *merger) placeDevice(a *Addition, hostPath, containerPath, permissions string) error {
-	other, again := (*taken)(nil), false
+	other, again := (*takenError)(nil), false
 	if _, err := m.permissions.place(hostPath, permissions, a); errors.As(err, &other) {
 		permissions, again = m.widen(hostPath, permissions)
 	} else if err != nil {
@@ -97,7 +97,7 @@ func (m *merger) placeDevice(a *Addition, hostPath, containerPath, permissions s
 	case errors.As(err, &other) && isMount:
 		fresh = true // next to the mount
 	case errors.As(err, &other):
-		m.leave(a, fmt.Sprintf("device %s at %s", hostPath, containerPath), err)
+		m.leaveOut(a, fmt.Sprintf("device %s at %s", hostPath, containerPath), err)
 		return nil
 	case err != nil:
 		return fmt.Errorf("at %s: %w", containerPath, err)
@@ -128,7 +128,7 @@ func (m *merger) widen(hostPath, further string) (permissions string, again bool
 }
 
 func (m *merger) addMount(a *Addition, mount device.HostMount) error {
-	containerPath, source := a.inContainer(mount.ContainerPath), a.asWritten(mount.HostPath)
+	containerPath, source := a.containerPath(mount.ContainerPath), a.hostPath(mount.HostPath)
 	hostPath, _, err := resolve(m.host, source, a.mayFollow)
 	if a.KubeletPaths && a.Fresh && errors.Is(err, fs.ErrNotExist) {
 		hostPath, err = source, nil
@@ -146,12 +146,12 @@ func (m *merger) addMount(a *Addition, mount device.HostMount) error {
 	value := mountAt{hostPath, mount.Readonly, mount.SELinuxRelabel, propagation}
 	fresh, err := m.paths.place(containerPath, value, a)
 	_, isMount := m.paths[containerPath].value.(mountAt)
-	other := (*taken)(nil)
+	other := (*takenError)(nil)
 	switch {
 	case errors.As(err, &other) && !isMount:
 		fresh = true // next to the device
 	case errors.As(err, &other):
-		m.leave(a, fmt.Sprintf("mount of %s at %s", source, containerPath), err)
+		m.leaveOut(a, fmt.Sprintf("mount of %s at %s", source, containerPath), err)
 	case err != nil:
 		return err
 	}
@@ -170,8 +170,8 @@ func (m *merger) addEnv(a *Addition, name string) error {
 		return err
 	}
 	fresh, err := m.envs.place(name, value, a)
-	if other := (*taken)(nil); errors.As(err, &other) {
-		m.leave(a, "environment variable "+name, err)
+	if other := (*takenError)(nil); errors.As(err, &other) {
+		m.leaveOut(a, "environment variable "+name, err)
 	} else if err != nil {
 		return fmt.Errorf("environment variable %s: %w", name, err)
 	}
@@ -188,7 +188,7 @@ func (m *merger) addAnnotation(a *Addition, key string) error {
 	}
 	if err := checkOwner(key); err != nil {
 		if a.KubeletPaths {
-			m.leave(a, "annotation "+key, err)
+			m.leaveOut(a, "annotation "+key, err)
 			return nil
 		}
 		return fmt.Errorf("annotation %s: %w", key, err)
@@ -202,8 +202,8 @@ func (m *merger) addAnnotation(a *Addition, key string) error {
 		return nil
 	}
 	fresh, err := m.annotations.place(key, value, a)
-	if other := (*taken)(nil); errors.As(err, &other) {
-		m.leave(a, "annotation "+key, err)
+	if other := (*takenError)(nil); errors.As(err, &other) {
+		m.leaveOut(a, "annotation "+key, err)
 	} else if err != nil {
 		return fmt.Errorf("annotation %s: %w", key, err)
 	}

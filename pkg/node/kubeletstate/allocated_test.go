@@ -16,10 +16,10 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 )
 
-func TestWhatTheKubeletsPluginsGaveAContainerIsWhatTheKubeletRemembers(t *testing.T) {
+func TestInjectionsAreReadFromTheKubeletsCheckpoint(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "checkpoint")
-	if gifts, err := (Files{Checkpoint: path}).Gifts("u", "main"); err != nil || len(gifts) > 0 {
-		t.Errorf("without a checkpoint: %v, %v", gifts, err)
+	if injections, err := (Files{Checkpoint: path}).Injections("u", "main"); err != nil || len(injections) > 0 {
+		t.Errorf("without a checkpoint: %v, %v", injections, err)
 	}
 	type entry struct {
 		PodUID, ContainerName, ResourceName string
@@ -52,8 +52,8 @@ func TestWhatTheKubeletsPluginsGaveAContainerIsWhatTheKubeletRemembers(t *testin
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := (Files{Checkpoint: path}).Gifts("u", "main")
-	if diff := cmp.Diff([]firewall.Gift{
+	got, err := (Files{Checkpoint: path}).Injections("u", "main")
+	if diff := cmp.Diff([]firewall.KubeletInjection{
 		{
 			Resource: "a.b/one", Envs: map[string]string{"A": "1"},
 			Annotations: map[string]string{"cdi.k8s.io/x": "a.b/c=1"}, Mounts: []string{"/in"},
@@ -63,10 +63,10 @@ func TestWhatTheKubeletsPluginsGaveAContainerIsWhatTheKubeletRemembers(t *testin
 	}, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(path, raw[:len(raw)-1], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (Files{Checkpoint: path}).Gifts("u", "main"); err == nil {
+	if _, err := (Files{Checkpoint: path}).Injections("u", "main"); err == nil {
 		t.Error("a checkpoint that cannot be read says nothing")
 	}
 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kubeletstate reads the kubelet's own files: its checkpoint of device plugins, with the
-// devices that containers were allocated, and its record of resource claims. It writes none.
+// devices that containers were allocated, and that of resource claims. It writes none.
 package kubeletstate
 
 import (
@@ -88,13 +88,13 @@ func (s State) Remembers(resource types.ResourceName) bool {
 
 // IsPlaceholder reports whether no plugin allocated one of the devices, but kubecri in its place.
 func (s State) IsPlaceholder(resource types.ResourceName, ids []string) bool {
-	by := func(placeholder bool, id string) bool {
+	byPlaceholder := func(placeholder bool, id string) bool {
 		return slices.ContainsFunc(s.Holdings, func(h Holding) bool {
 			return h.Resource == resource && h.Placeholder == placeholder && slices.Contains(h.IDs, id)
 		})
 	}
 	return !slices.ContainsFunc(ids, func(id string) bool {
-		return !IsPlaceholderID(id) && (by(false, id) || !by(true, id))
+		return !IsPlaceholderID(id) && (byPlaceholder(false, id) || !byPlaceholder(true, id))
 	})
 }
 
@@ -117,6 +117,11 @@ func Read(path string) (State, error) {
 	if err != nil {
 		return State{}, fmt.Errorf("the kubelet's checkpoint: %w", err)
 	}
+	return decode(path, raw)
+}
+
+// decode decodes the content of the checkpoint at path.
+func decode(path string, raw []byte) (State, error) {
 	var content struct {
 		Data struct {
 			RegisteredDevices map[types.ResourceName]any

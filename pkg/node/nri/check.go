@@ -26,7 +26,7 @@ func Check(
 	if err := list.Check(ctx); err != nil {
 		return "", err
 	}
-	c := &checking{present: present{newMember()}}
+	c := &checkPlugin{presencePlugin: presencePlugin{newMember()}}
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	registered := false
@@ -45,9 +45,9 @@ func Check(
 	return c.runtime, cmp.Or(err, errors.New("the runtime did not register the NRI plugin "+checkName))
 }
 
-// checking is there, and remembers which runtime has registered it.
-type checking struct {
-	present
+// checkPlugin is there, and remembers which runtime has registered it.
+type checkPlugin struct {
+	presencePlugin
 
 	mu      sync.Mutex
 	runtime string
@@ -55,9 +55,12 @@ type checking struct {
 }
 
 // Configure implements stub.ConfigureInterface.
-func (c *checking) Configure(_ context.Context, _, runtime, version string) (api.EventMask, error) {
+func (c *checkPlugin) Configure(ctx context.Context, config, runtime, version string) (api.EventMask, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.runtime, c.refused = runtime+" "+version, checkRuntime(runtime, version)
-	return 0, c.refused
+	if c.refused != nil {
+		return 0, c.refused
+	}
+	return c.member.Configure(ctx, config, runtime, version)
 }

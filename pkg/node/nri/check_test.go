@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestWhetherARuntimeRegistersKubecriIsTried(t *testing.T) {
+func TestTheCheckRegistersKubecriWithTheRuntime(t *testing.T) {
 	for name, test := range map[string]struct {
 		version string // none if no runtime serves NRI
 		says    string

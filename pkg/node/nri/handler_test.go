@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +17,8 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 )
 
 // recorder is a handler that accepts containers until it is to be late: then it is late for one,
@@ -146,10 +149,11 @@ func TestAHandlerThatIsDroppedForBeingLateIsRegisteredAgain(t *testing.T) {
 	t.Cleanup(func() { adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout) })
 	socket := filepath.Join(t.TempDir(), "nri.sock")
 	registration, handler := startHandling(t, socket)
-	if err := registration.Check(); err == nil || !strings.Contains(err.Error(), "does not ask it") {
+	if err := registration.Check(); err == nil || !strings.Contains(err.Error(), "does not call it") {
 		t.Errorf("before there is a runtime: %v", err)
 	}
-	r := startRuntime(t, socket, false)
+	var registrations atomic.Int32 // twice kubecri and its probe
+	r := startRuntimeWith(t, socket, "2.4.2", false, func() { registrations.Add(1) })
 	await(t, "kubecri is registered", registration.isRegistered)
 	// Until it is known, the probe is there, which ends with the connection: a container that is
 	// just being created is then refused.
@@ -161,8 +165,8 @@ func TestAHandlerThatIsDroppedForBeingLateIsRegisteredAgain(t *testing.T) {
 		return handler.calls() > 0 && known
 	})
 	handler.beLate()
-	if err := r.create(); err != nil {
-		t.Error("the runtime does not go on without a plugin that is late:", err)
+	if err := r.create(); err == nil || !strings.Contains(err.Error(), "kubedevice failed") {
+		t.Error("a container that kubecri was late for:", err)
 	}
 	await(t, "it is registered again", func() bool {
 		synchronized, left := handler.connections()
@@ -172,8 +176,58 @@ func TestAHandlerThatIsDroppedForBeingLateIsRegisteredAgain(t *testing.T) {
 		err := r.create()
 		return err != nil && strings.Contains(err.Error(), "no more containers")
 	})
+	// The runtime's library has a race if the connection ends earlier.
+	await(t, "the probe is registered again", func() bool { return registrations.Load() == 4 })
 	if err := registration.Check(); err != nil {
 		t.Error(err)
+	}
+}
+
+// The runtime finds out that the connection has ended when it calls.
+func TestTheFirstContainerAfterKubecriHasLeftIsRefused(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "nri.sock")
+	handler := &recorder{}
+	registration := New(Options{Socket: socket, Handler: handler})
+	stop := keep(t, registration)
+	r := startRuntime(t, socket, true)
+	r.awaitPlugins(registration)
+	stop()
+	create := func(annotations map[string]string) error {
+		pod := &api.PodSandbox{Id: "pod", Annotations: annotations}
+		c := &api.Container{Id: "container", PodSandboxId: "pod", Name: "main"}
+		_, err := r.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: pod, Container: c})
+		return err
+	}
+	requiring := deviceinfo.RequirePlugin(nil, []string{"main"})
+	if err := create(requiring); err == nil || !strings.Contains(err.Error(), "kubedevice failed") {
+		t.Error("the first container:", err)
+	}
+	if err := create(requiring); err == nil || !strings.Contains(err.Error(), "not present") {
+		t.Error("the second one:", err)
+	}
+	if err := create(nil); err != nil {
+		t.Error("one that does not require kubecri:", err)
+	}
+}
+
+// A container that gets long to stop delays the registration, and all containers that are created
+// meanwhile. They are created when the registration has ended, in any way.
+func TestKubecriWaitsAsLongAsTheRuntimeThatHasAcceptedIt(t *testing.T) {
+	before := accepting
+	accepting = time.Second
+	t.Cleanup(func() { accepting = before })
+	socket := filepath.Join(t.TempDir(), "nri.sock")
+	listing, stopped := make(chan struct{}), make(chan struct{})
+	var first sync.Once
+	r := startRuntimeWith(t, socket, "2.4.2", false, func() { first.Do(func() { close(listing); <-stopped }) })
+	registration, handler := startHandling(t, socket)
+	<-listing
+	time.Sleep(2 * accepting)
+	close(stopped)
+	await(t, "kubecri is registered", registration.isRegistered)
+	await(t, "kubecri is called", func() bool { return r.create() == nil && handler.calls() > 0 })
+	if _, left := handler.connections(); left > 0 {
+		t.Errorf("%d connections have ended", left)
 	}
 }
 
@@ -182,7 +236,7 @@ func TestAnAnswerThatNRIDoesNotTransportIsAnErrorInsteadAndTheConnectionStays(t 
 	t.Cleanup(func() { adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout) })
 	socket := filepath.Join(t.TempDir(), "nri.sock")
 	r, handler, before := startConnected(t, socket)
-	for bytes, refused := range map[int]bool{4<<20 - 8<<10: false, 4<<20 - 1<<10: true, 5 << 20: true} {
+	for bytes, refused := range map[int]bool{3 << 20: false, 4<<20 - 1<<10: true, 5 << 20: true} {
 		handler.addBytes(bytes)
 		err := r.create()
 		if refused != (err != nil && strings.Contains(err.Error(), "NRI transports at most")) {
@@ -221,7 +275,7 @@ func TestARuntimeThatIsTooOldIsNotServed(t *testing.T) {
 		"one without a number": {"containerd", "unknown", "its version is"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := handling{}.Configure(t.Context(), "", test.runtime, test.version)
+			_, err := requestPlugin{member: newMember()}.Configure(t.Context(), "", test.runtime, test.version)
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v", err)
 			}

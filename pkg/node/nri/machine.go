@@ -59,9 +59,9 @@ func (m Machine) program(pid int, said string) (string, error) {
 	return "", fmt.Errorf("where the program %s of the container runtime lies: %w", said, err)
 }
 
-// settled is how much later than its process's start a file may seem to have changed before it:
+// clockSlack is how much later than its process's start a file may seem to have changed before it:
 // the kernel's clocks are not finer.
-const settled = 2 * time.Second
+const clockSlack = 2 * time.Second
 
 // checkUnchanged returns an error if one of the files was changed after the process was started, or
 // one that matches a pattern came or went.
@@ -89,7 +89,7 @@ func (m Machine) checkUnchanged(pid int, patterns []string) error {
 		if err != nil {
 			return err
 		}
-		if info.ModTime().After(started.Add(settled)) {
+		if info.ModTime().After(started.Add(clockSlack)) {
 			return fmt.Errorf("%s was changed after the container runtime was started: restart the runtime",
 				strings.TrimPrefix(file, strings.TrimSuffix(m.Root, "/")))
 		}

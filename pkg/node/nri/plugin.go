@@ -20,54 +20,70 @@ import (
 	"github.com/containerd/nri/pkg/stub"
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/nribound"
 )
 
-const (
-	// defaultValidator is the name of the runtime's own validator, which knows the annotation.
-	defaultValidator = "default-validator"
-	// registering is how long the runtime may take to register a plugin.
-	registering = 10 * time.Second
-)
+// defaultValidator is the name of the runtime's own validator, which knows the annotation.
+const defaultValidator = "default-validator"
+
+// accepting is how long the runtime may take to begin to register a plugin. Then it may take its
+// time: it waits for containers that are being stopped, and creates none before the plugin is
+// registered. If the plugin left, those that wait would be created without it. It is a variable for
+// tests alone.
+var accepting = 10 * time.Second
 
 // plugin is what connect serves.
 type plugin interface {
-	// ready is closed when the runtime has registered the plugin.
+	// accepted is closed when the runtime has begun to register the plugin, and ready when it has.
+	// In between it waits for requests that run, and lists its containers.
+	accepted() <-chan struct{}
 	ready() <-chan struct{}
 }
 
 // member is what all plugins have in common.
 type member struct {
-	once   sync.Once
-	synced chan struct{}
+	configuring, syncing sync.Once
+	configured, synced   chan struct{}
 }
 
-func newMember() *member { return &member{synced: make(chan struct{})} }
+func newMember() *member {
+	return &member{configured: make(chan struct{}), synced: make(chan struct{})}
+}
+
+func (m *member) accepted() <-chan struct{} { return m.configured }
 
 func (m *member) ready() <-chan struct{} { return m.synced }
+
+// Configure is the first step of a registration. It subscribes to everything that there is a method
+// for.
+func (m *member) Configure(context.Context, string, string, string) (api.EventMask, error) {
+	m.configuring.Do(func() { close(m.configured) })
+	return 0, nil
+}
 
 // Synchronize is the last step of a registration.
 func (m *member) Synchronize(
 	context.Context, []*api.PodSandbox, []*api.Container,
 ) ([]*api.ContainerUpdate, error) {
-	m.once.Do(func() { close(m.synced) })
+	m.syncing.Do(func() { close(m.synced) })
 	return nil, nil
 }
 
-// present is there. A plugin must subscribe to something; this is the rarest event that every
-// version of NRI knows.
-type present struct{ *member }
+// presencePlugin is there. A plugin must subscribe to something; this is the rarest event that
+// every version of NRI knows.
+type presencePlugin struct{ *member }
 
-func (present) RemovePodSandbox(context.Context, *api.PodSandbox) error { return nil }
+func (presencePlugin) RemovePodSandbox(context.Context, *api.PodSandbox) error { return nil }
 
-// handling is there, and has its requests handled.
-type handling struct {
+// requestPlugin is there, and has its requests handled.
+type requestPlugin struct {
 	*member
 	Handler
 }
 
 // Synchronize implements stub.SynchronizeInterface.
-func (h handling) Synchronize(
+func (h requestPlugin) Synchronize(
 	ctx context.Context, pods []*api.PodSandbox, containers []*api.Container,
 ) ([]*api.ContainerUpdate, error) {
 	if err := h.Handler.Synchronize(ctx, pods, containers); err != nil {
@@ -77,31 +93,42 @@ func (h handling) Synchronize(
 }
 
 // CreateContainer implements stub.CreateContainerInterface.
-func (h handling) CreateContainer(
+func (h requestPlugin) CreateContainer(
 	ctx context.Context, pod *api.PodSandbox, container *api.Container,
 ) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	adjustment, err := h.Handler.CreateContainer(ctx, pod, container)
 	if err != nil {
 		return nil, nil, err
 	}
-	of := nribound.Pod{Namespace: pod.GetNamespace(), Name: pod.GetName()}
-	if err := nribound.CheckAnswer(of, container.GetName(), adjustment); err != nil {
+	boundPod := nribound.Pod{Namespace: pod.GetNamespace(), Name: pod.GetName()}
+	if err := nribound.CheckAnswer(boundPod, container.GetName(), adjustment); err != nil {
 		return nil, nil, err
 	}
 	return adjustment, nil, nil
 }
 
 // StopContainer implements stub.StopContainerInterface.
-func (h handling) StopContainer(
+func (h requestPlugin) StopContainer(
 	ctx context.Context, pod *api.PodSandbox, container *api.Container,
 ) ([]*api.ContainerUpdate, error) {
 	return nil, h.Handler.StopContainer(ctx, pod, container)
 }
 
-// Configure implements stub.ConfigureInterface. It subscribes to everything that there is a method
-// for.
-func (h handling) Configure(_ context.Context, _, runtime, version string) (api.EventMask, error) {
-	return 0, checkRuntime(runtime, version)
+// ValidateContainerAdjustment accepts every container. A runtime passes over a plugin that does not
+// answer, and its own validator counts such a plugin as there: that of a connection that has just
+// ended, and one that is late. Of a validator that does not answer, the runtime refuses the
+// container. Source: github.com/containerd/nri, pkg/adaptation, CreateContainer of adaptation.go,
+// createContainer and ValidateContainerAdjustment of plugin.go.
+func (requestPlugin) ValidateContainerAdjustment(context.Context, *api.ValidateContainerAdjustmentRequest) error {
+	return nil
+}
+
+// Configure implements stub.ConfigureInterface.
+func (h requestPlugin) Configure(ctx context.Context, config, runtime, version string) (api.EventMask, error) {
+	if err := checkRuntime(runtime, version); err != nil {
+		return 0, err
+	}
+	return h.member.Configure(ctx, config, runtime, version)
 }
 
 // validator accepts every container. It reports whether the runtime's own validator saw the first
@@ -118,7 +145,7 @@ func (v *validator) ValidateContainerAdjustment(
 	ctx context.Context, request *api.ValidateContainerAdjustmentRequest,
 ) error {
 	if !v.called.Load() {
-		v.registration.found(ctx, slices.ContainsFunc(request.GetPlugins(), func(p *api.PluginInstance) bool {
+		v.registration.setFound(ctx, slices.ContainsFunc(request.GetPlugins(), func(p *api.PluginInstance) bool {
 			return p.GetName() == defaultValidator
 		}))
 		v.called.Store(true)
@@ -150,35 +177,45 @@ func connect(ctx context.Context, socket, name string, plugin plugin, ready func
 		return err
 	}
 	defer conn.Close()
-	served, err := stub.New(plugin, stub.WithPluginName(name), stub.WithPluginIdx(index), stub.WithConnection(conn),
+	served, err := stub.New(plugin, stub.WithPluginName(name), stub.WithPluginIdx(pluginIndex),
+		stub.WithConnection(conn),
 		stub.WithLogger(logger{klog.FromContext(ctx)}))
 	if err != nil {
 		return err
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- served.Run(context.WithoutCancel(ctx)) }() // until the connection is closed
-	registered := time.NewTimer(registering)
-	defer registered.Stop()
-	select {
-	case <-plugin.ready():
-		ready()
+	late := time.NewTimer(accepting)
+	defer late.Stop()
+	accepted, registered := plugin.accepted(), plugin.ready()
+	for err == nil {
 		select {
+		case <-accepted:
+			accepted = nil
+			if registered != nil {
+				late.Reset(accepting)
+			}
+		case <-registered:
+			registered = nil
+			late.Stop()
+			ready()
+		case <-late.C:
+			if accepted != nil {
+				err = fmt.Errorf("the runtime did not begin to register the NRI plugin %s in %v", name, accepting)
+				continue
+			}
+			klog.FromContext(ctx).Info("The container runtime has not registered the NRI plugin yet, and creates no "+
+				"container meanwhile; it may be waiting for one that is being stopped", logkey.Plugin, name)
 		case err := <-ended:
 			return cmp.Or(err, io.EOF)
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}
-	case err := <-ended:
-		return cmp.Or(err, io.EOF)
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	case <-registered.C:
-		err = fmt.Errorf("the runtime did not register the NRI plugin %s in %v", name, registering)
 	}
 	conn.Close()
 	select {
 	case <-ended:
-	case <-time.After(registering):
+	case <-time.After(accepting):
 		// The stub still waits to be configured, by a runtime that has registered it and ended.
 	}
 	return err

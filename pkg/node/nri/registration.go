@@ -12,9 +12,8 @@
 // where it can be read, see Machine. Elsewhere the runtime's behaviour does: it reports to each
 // plugin that validates containers which plugins have seen the container, and its own validator is
 // among them. So there a second plugin validates, next to the first one, until a container has been
-// created. If kubecri is killed while that one is there, and nothing else happens on the node
-// meanwhile, the runtime refuses the next container once. What is known ends with the connection to
-// the runtime: another configuration needs a restart of it.
+// created. What is known ends with the connection to the runtime: another configuration needs a
+// restart of it.
 package nri
 
 import (
@@ -35,17 +34,18 @@ import (
 const DefaultSocket = "/var/run/nri/nri.sock"
 
 const (
-	// index is the plugin's place among the others, the first: the runtime shows plugins what those
-	// before them have set, and they must see the variables that kubecri overrides as it leaves
-	// them.
-	index = "00"
+	// pluginIndex is the plugin's place among the others, the first: the runtime shows plugins what
+	// those before them have set, and they must see the variables that kubecri overrides as it
+	// leaves them.
+	pluginIndex = "00"
 	// probe is the name of the plugin that validates.
 	probe = deviceinfo.NRIPlugin + "-probe"
 	// probes is how often it is tried to register it, and probing the interval between two tries:
 	// longer than it takes to notice that the runtime has ended.
 	probes, probing = 3, time.Second
-	// retry and maxRetry are the first and the longest backoff after a connection has ended.
-	retry, maxRetry = 100 * time.Millisecond, 10 * time.Second
+	// retry and maxRetry are the first and the longest backoff after a connection has ended. While
+	// there is none, containers are created as their pods want them.
+	retry, maxRetry = 100 * time.Millisecond, 2 * time.Second
 )
 
 // Options configure a Registration.
@@ -147,7 +147,7 @@ func (r *Registration) Check() error {
 	}
 	follows := "the container runtime refuses containers with devices until it is"
 	if !r.enforced {
-		follows = "the container runtime does not ask it about containers until it is"
+		follows = "the container runtime does not call it for containers until it is"
 	}
 	if r.blocked != nil {
 		return fmt.Errorf("kubecri is not registered with NRI at %s: %w; %s", r.socket, r.blocked, follows)
@@ -173,7 +173,7 @@ func (r *Registration) Run(ctx context.Context) {
 			backoff, said = fresh, ""
 		}
 		if registered && r.handler != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Info("The container runtime has ended the NRI connection, and does not ask about "+
+			klog.FromContext(ctx).Info("The container runtime has ended the NRI connection, and does not call about "+
 				"containers until kubecri is registered again", logkey.Endpoint, r.socket)
 		}
 		if text := fmt.Sprint(err); ctx.Err() == nil && text != said {
@@ -206,9 +206,9 @@ func (r *Registration) serve(ctx context.Context) (registered bool, err error) {
 	var probing sync.WaitGroup
 	defer probing.Wait()
 	defer cancel() // before the wait
-	var plugin plugin = present{newMember()}
+	var plugin plugin = presencePlugin{newMember()}
 	if r.handler != nil {
-		plugin = handling{newMember(), texted{r.handler}}
+		plugin = requestPlugin{newMember(), utf8Handler{r.handler}}
 	}
 	err = connect(ctx, r.socket, deviceinfo.NRIPlugin, plugin, func() {
 		registered = true
@@ -248,8 +248,8 @@ func (r *Registration) probe(ctx context.Context) {
 			return
 		}
 	}
-	klog.FromContext(ctx).V(2).Info("The runtime takes no NRI plugin that validates", logkey.Reason, fmt.Sprint(err))
-	r.found(ctx, false)
+	klog.FromContext(ctx).V(2).Info("The runtime accepts no NRI plugin that validates", logkey.Reason, fmt.Sprint(err))
+	r.setFound(ctx, false)
 }
 
 // awaitList waits until the runtime can send its list to the probe, or returns an error when
@@ -269,8 +269,8 @@ func (r *Registration) awaitList(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (r *Registration) found(ctx context.Context, enforced bool) {
-	klog.FromContext(ctx).V(2).Info("Found out whether containers can require NRI plugins", logkey.Validator, enforced)
+func (r *Registration) setFound(ctx context.Context, enforced bool) {
+	klog.FromContext(ctx).V(2).Info("Probed whether containers can require NRI plugins", logkey.Validator, enforced)
 	r.update(func() {
 		r.known, r.enforced, r.reason = true, enforced, "seen when a container was created"
 	})

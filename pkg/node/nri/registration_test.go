@@ -48,10 +48,20 @@ func startRuntime(t *testing.T, socket string, validates bool) *runtime {
 
 func startRuntimeVersion(t *testing.T, socket, version string, validates bool) *runtime {
 	t.Helper()
+	return startRuntimeWith(t, socket, version, validates, func() {})
+}
+
+// startRuntimeWith calls listing before it lists its containers for a plugin.
+func startRuntimeWith(t *testing.T, socket, version string, validates bool, listing func()) *runtime {
+	t.Helper()
 	dir := t.TempDir()
 	r := &runtime{t: t}
+	var started atomic.Bool // before that, it lists them for plugins that it starts itself
 	served, err := adaptation.New("containerd", version,
 		func(ctx context.Context, sync adaptation.SyncCB) error {
+			if started.Load() {
+				listing()
+			}
 			_, err := sync(ctx, []*api.PodSandbox{{Id: "old"}}, nil)
 			return err
 		},
@@ -65,6 +75,7 @@ func startRuntimeVersion(t *testing.T, socket, version string, validates bool) *
 	if err := served.Start(); err != nil {
 		t.Fatal(err)
 	}
+	started.Store(true)
 	r.Adaptation = served
 	t.Cleanup(r.Stop)
 	return r
@@ -165,7 +176,7 @@ func TestAContainerThatRequiresKubecriIsRefusedWithoutIt(t *testing.T) {
 }
 
 // The probe is in the way of each container, so it leaves. Kubecri stays.
-func TestTheProbeLeavesWhenItWasAsked(t *testing.T) {
+func TestTheProbeLeavesWhenItWasCalled(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "nri.sock")
 	relay := newRelay(t, socket)
 	r := startRuntime(t, relay.runtime, true)
@@ -179,7 +190,7 @@ func TestTheProbeLeavesWhenItWasAsked(t *testing.T) {
 
 // A container may be being created while the probe is registered: the runtime determines who
 // validates before that, and says that it was created after it.
-func TestTheProbeStaysUntilItWasAsked(t *testing.T) {
+func TestTheProbeStaysUntilItWasCalled(t *testing.T) {
 	left := 0
 	probe := &validator{member: newMember(), registration: New(Options{}), leave: func() { left++ }}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -248,7 +259,7 @@ func TestARuntimeThatRefusesTheProbeHasNoValidator(t *testing.T) {
 
 // The first device pod may be bound before there was a container. Where the configuration says
 // enough, nothing validates: if that were killed, the next container would be refused.
-func TestWhereTheConfigurationCannotBeReadAContainerShowsTheValidator(t *testing.T) {
+func TestTheValidatorIsFoundWithoutItsConfiguration(t *testing.T) {
 	for name, test := range map[string]struct {
 		settings      Settings
 		err           error

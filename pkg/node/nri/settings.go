@@ -26,15 +26,15 @@ type Settings struct {
 	File string
 }
 
-// settingsLimit is how long it may take to read the settings.
-const settingsLimit = 10 * time.Second
+// settingsTimeout is how long it may take to read the settings.
+const settingsTimeout = 10 * time.Second
 
 // Settings returns the settings of the runtime that serves the CRI at the socket. No API has
 // them, but containerd prints its effective configuration, and CRI-O serves it. An error says why
 // they are not known, as they are not to a process in a container, which does not see that of the
 // runtime.
 func (m Machine) Settings(ctx context.Context, socket string) (Settings, error) {
-	ctx, cancel := context.WithTimeout(ctx, settingsLimit)
+	ctx, cancel := context.WithTimeout(ctx, settingsTimeout)
 	defer cancel()
 	pid, err := m.Processes.Peer(ctx, socket)
 	if err != nil {

@@ -162,7 +162,7 @@ func TestAValidatorThatIsOffIsOff(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotKnownOfTheSettingsIsAnError(t *testing.T) {
+func TestUnknownSettingsAreAnError(t *testing.T) {
 	for name, test := range map[string]struct {
 		args   []string
 		change func(*runtimeProcess)

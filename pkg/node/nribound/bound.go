@@ -24,7 +24,15 @@
 // the first message if no pod, all its containers included, is larger than MaxPod, and there are
 // not more than some dozens of large sandboxes to one container: f leaves at least Message/MaxPod
 // pods. It becomes unlikely with later ones, as runtimes list in random order; List has the odds.
-// The fourth does not happen with the 250 pods that a node has at most.
+// The fourth does not happen with the 250 pods that a node has at most, as the strings of each are
+// bounded, too: the shortest costs what 50 bytes of a long one cost.
+//
+// What pods and images set in one container and one sandbox is bounded with the proxy, too, by
+// CheckContainer and CheckSandbox: such a pod starts in neither mode. CheckChanged, CheckPod and
+// CheckSandboxes are for NRI alone: they bound answers and the list, and a proxy sends no answer
+// and is sent no list. To it each container is a request of its own, whose length package admission
+// bounds, and without it no container is created. A node that changes to NRI has its list checked
+// first (package nrilist).
 package nribound
 
 import (
@@ -33,7 +41,6 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 )
 
 // All bounds are in bytes of the encoded message.
@@ -53,13 +60,22 @@ const (
 	MaxPod = 512 << 10
 	// MaxSandboxes is the largest sum of all sandboxes with which one is started that is larger
 	// than SmallSandbox. Sandboxes of pods that have ended are listed as long as the pods exist,
-	// and the kubelet's bound of pods does not count them. Package nrifront removes them above this
-	// sum.
+	// and the kubelet's bound of pods does not count them. Package nrifrontend removes them above
+	// this sum.
 	MaxSandboxes = 8 << 20
 	// SmallSandbox is the largest sandbox that is started in any case.
 	SmallSandbox = 16 << 10
 	// MaxList is the largest list that is sent in time, also on a busy machine.
 	MaxList = 128 << 20
+)
+
+// Strings are variables, arguments, the parts of mounts, and keys and values of labels and
+// annotations.
+const (
+	// MaxStrings is how many a pod may have together with its containers that have not ended.
+	MaxStrings = 10_000
+	// MaxListStrings is how many may be in a list that is sent in time, also on a busy machine.
+	MaxListStrings = 250 * MaxStrings
 )
 
 // Pod names a pod in errors.
@@ -68,20 +84,22 @@ type Pod struct{ Namespace, Name string }
 func (p Pod) String() string { return p.Namespace + "/" + p.Name }
 
 // Contents are the parts of an encoded container or sandbox that pods and images set: the size of
-// each in bytes.
+// each in bytes, and how many strings they have together.
 type Contents struct {
 	Variables, Args, Labels, Annotations, Mounts, CDIDevices, Groups int
+
+	Strings int
 }
 
 // Plus returns the sum of each part.
 func (c Contents) Plus(d Contents) Contents {
 	return Contents{
 		c.Variables + d.Variables, c.Args + d.Args, c.Labels + d.Labels, c.Annotations + d.Annotations,
-		c.Mounts + d.Mounts, c.CDIDevices + d.CDIDevices, c.Groups + d.Groups,
+		c.Mounts + d.Mounts, c.CDIDevices + d.CDIDevices, c.Groups + d.Groups, c.Strings + d.Strings,
 	}
 }
 
-// Total returns the sum.
+// Total returns the sum of their bytes.
 func (c Contents) Total() int {
 	return c.Variables + c.Args + c.Labels + c.Annotations + c.Mounts + c.CDIDevices + c.Groups
 }
@@ -110,8 +128,11 @@ func ContainerContents(c *api.Container) Contents {
 		Variables: sizeOfStrings(c.GetEnv()), Args: sizeOfStrings(c.GetArgs()), Labels: sizeOfMap(c.GetLabels()),
 		Annotations: sizeOfMap(c.GetAnnotations()),
 	}
+	contents.Strings = len(c.GetEnv()) + len(c.GetArgs()) + 2*len(c.GetLabels()) + 2*len(c.GetAnnotations()) +
+		len(c.GetCDIDevices())
 	for _, m := range c.GetMounts() {
 		contents.Mounts += field(m.SizeVT())
+		contents.Strings += mountPaths + len(m.GetOptions())
 	}
 	for _, d := range c.GetCDIDevices() {
 		contents.CDIDevices += 1 + field(d.SizeVT())
@@ -122,9 +143,18 @@ func ContainerContents(c *api.Container) Contents {
 	return contents
 }
 
+// mountPaths are the strings of a mount besides its options: source, destination and type.
+const mountPaths = 3
+
 // SandboxContents returns those of a sandbox.
 func SandboxContents(s *api.PodSandbox) Contents {
-	return Contents{Labels: sizeOfMap(s.GetLabels()), Annotations: sizeOfMap(s.GetAnnotations())}
+	return contentsOfSandbox(s.GetLabels(), s.GetAnnotations())
+}
+
+func contentsOfSandbox(labels, annotations map[string]string) Contents {
+	return Contents{
+		Labels: sizeOfMap(labels), Annotations: sizeOfMap(annotations), Strings: 2*len(labels) + 2*len(annotations),
+	}
 }
 
 // field returns the size of a field of that many bytes whose number is below 16.
@@ -137,28 +167,56 @@ func sizeOfStrings(list []string) (size int) {
 	return size
 }
 
-func sizeOfMap(of map[string]string) (size int) {
-	for key, value := range of {
+func sizeOfMap(entries map[string]string) (size int) {
+	for key, value := range entries {
 		size += field(field(len(key)) + field(len(value)))
 	}
 	return size
 }
 
-// SizeOf returns the size of an object in a runtime's list.
-func SizeOf(sandboxOrContainer proto.Message) int {
-	if fast, ok := sandboxOrContainer.(interface{ SizeVT() int }); ok {
-		return fast.SizeVT()
-	}
-	return proto.Size(sandboxOrContainer)
+// Size is what a sandbox, a container, or several of them take in a runtime's list.
+type Size struct {
+	// Bytes is the length of the encoded messages.
+	Bytes int
+	// Strings is how many strings pods and images have set in them.
+	Strings int
 }
+
+// ContainerSize returns the size of a container.
+func ContainerSize(c *api.Container) Size { return Size{c.SizeVT(), ContainerContents(c).Strings} }
+
+// AdjustmentSize returns what a change adds to a container, at most.
+func AdjustmentSize(a *api.ContainerAdjustment) Size {
+	set := ContainerContents(&api.Container{Mounts: a.GetMounts(), CDIDevices: a.GetCDIDevices(), Args: a.GetArgs()})
+	return Size{a.SizeVT(), set.Strings + len(a.GetEnv()) + 2*len(a.GetAnnotations())}
+}
+
+// SandboxSize returns the size of a sandbox.
+func SandboxSize(s *api.PodSandbox) Size { return Size{s.SizeVT(), SandboxContents(s).Strings} }
+
+// Plus returns the sum.
+func (s Size) Plus(t Size) Size { return Size{s.Bytes + t.Bytes, s.Strings + t.Strings} }
+
+// Cost returns the bytes of long strings that take as long to send.
+func (s Size) Cost() int { return s.Bytes + s.Strings*(MaxList/MaxListStrings) }
+
+// String implements fmt.Stringer.
+func (s Size) String() string { return fmt.Sprintf("%d bytes in %d strings", s.Bytes, s.Strings) }
 
 // Advice is the next step for the author of a pod with a container that is too large.
 const Advice = "mount ConfigMaps and Secrets as volumes instead of taking variables from them, set " +
 	"enableServiceLinks: false, shorten annotations and labels, or use an image with fewer volumes"
 
-// CheckContainer returns an error if the container of that name sets more than MaxContents.
+// CheckContainer returns an error if the container of that name sets more than MaxContents, or more
+// than MaxStrings.
 func CheckContainer(pod Pod, container string, contents Contents) error {
-	if !enforced || contents.Total() <= MaxContents {
+	switch {
+	case !enforced:
+		return nil
+	case contents.Strings > MaxStrings:
+		return fmt.Errorf("container %q of pod %s: it and its image set %d variables, arguments, labels, annotations "+
+			"and paths, and at most %d are allowed: %s", container, pod, contents.Strings, MaxStrings, Advice)
+	case contents.Total() <= MaxContents:
 		return nil
 	}
 	return fmt.Errorf("container %q of pod %s: what it and its image set takes %d bytes where the container runtime "+
@@ -166,9 +224,16 @@ func CheckContainer(pod Pod, container string, contents Contents) error {
 		MaxContents, Advice)
 }
 
-// CheckSandbox returns an error if the pod sets more than MaxContents by itself.
+// CheckSandbox returns an error if the pod sets more than MaxContents by itself, or more than
+// MaxStrings.
 func CheckSandbox(pod Pod, contents Contents) error {
-	if !enforced || contents.Total() <= MaxContents {
+	switch {
+	case !enforced:
+		return nil
+	case contents.Strings > MaxStrings:
+		return fmt.Errorf("pod %s: its labels and annotations have %d keys and values, and at most %d are allowed: "+
+			"use fewer", pod, contents.Strings, MaxStrings)
+	case contents.Total() <= MaxContents:
 		return nil
 	}
 	return fmt.Errorf("pod %s: its labels and annotations take %d bytes where the container runtime describes it to "+
@@ -178,7 +243,7 @@ func CheckSandbox(pod Pod, contents Contents) error {
 // CheckSandboxes returns an error if a sandbox of that size is too large together with the others,
 // which take so many bytes.
 func CheckSandboxes(pod Pod, size, others int) error {
-	if size <= SmallSandbox || others+size <= MaxSandboxes {
+	if !enforced || size <= SmallSandbox || others+size <= MaxSandboxes {
 		return nil
 	}
 	return fmt.Errorf("pod %s: its labels and annotations make a sandbox of %d bytes where the container runtime "+
@@ -199,9 +264,9 @@ func CheckChanged(pod Pod, container string, size int, addition *api.ContainerAd
 	return nil
 }
 
-// maxAnswer is the largest change of a container that is sent. What stands around it in the message
-// is short.
-const maxAnswer = Message - 4<<10
+// maxAnswer is the largest change of a container that is sent. The runtime sends it back to plugins
+// that validate, together with the container, and with the plugin that set each part.
+const maxAnswer = Message - 2*MaxObject
 
 // CheckAnswer returns an error if a change of a container cannot be sent: the connection would end,
 // and the runtime would create the container without it.
@@ -213,13 +278,29 @@ func CheckAnswer(pod Pod, container string, answer *api.ContainerAdjustment) err
 	return nil
 }
 
-// CheckPod returns an error if a pod is larger than MaxPod with one more container. others is the
-// size of its sandbox and of its containers that have not ended.
-func CheckPod(pod Pod, container string, others, size int) error {
-	if !enforced || others+size <= MaxPod {
+// CheckPod returns an error if a pod is larger than MaxPod, or has more than MaxStrings, with one
+// more container. others is the size of its sandbox and of its containers that have not ended.
+func CheckPod(pod Pod, container string, others, size Size) error {
+	sum := others.Plus(size)
+	if !enforced || sum.Bytes <= MaxPod && sum.Strings <= MaxStrings {
 		return nil
 	}
-	return fmt.Errorf("container %q of pod %s: with its %d bytes, sandbox and containers of the pod take %d where the "+
-		"container runtime describes them to NRI plugins, and at most %d are allowed: %s, or make several pods of it",
-		container, pod, size, others+size, MaxPod, Advice)
+	return fmt.Errorf("container %q of pod %s: with its %v, sandbox and containers of the pod take %v where the "+
+		"container runtime describes them to NRI plugins, and at most %d bytes in %d strings are allowed: %s, or make "+
+		"several pods of it", container, pod, size, sum, MaxPod, MaxStrings, Advice)
+}
+
+// What a list may have of a pod beyond what was bounded when it was admitted: the runtime, CDI and
+// other plugins have added it.
+const addedBytes, addedStrings = MaxObject - MaxContents, 1000
+
+// IsTooLarge reports whether no sandbox or container is admitted that has this size in a list.
+func IsTooLarge(size Size) bool {
+	return enforced && (size.Bytes > MaxObject || size.Strings > MaxStrings+addedStrings)
+}
+
+// IsPodTooLarge reports whether no pod is admitted whose sandbox and containers have this size
+// together in a list.
+func IsPodTooLarge(sum Size) bool {
+	return enforced && (sum.Bytes > MaxPod+addedBytes || sum.Strings > MaxStrings+addedStrings)
 }

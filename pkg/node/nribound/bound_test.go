@@ -36,11 +36,15 @@ func TestContentsAreTheEncodedSizeOfThoseParts(t *testing.T) {
 	}
 }
 
-func TestWhatIsTooLargeIsRefusedWithItsParts(t *testing.T) {
+func TestErrorsOfLargeObjectsNameTheirParts(t *testing.T) {
 	pod := Pod{"default", "p"}
 	x := strings.Repeat("x", MaxContents)
 	large := ContainerContents(&api.Container{Env: []string{x}, Args: []string{"sh"}})
 	labelled := SandboxContents(&api.PodSandbox{Labels: map[string]string{"a": x}})
+	short, keys := slices.Repeat([]string{""}, MaxStrings+1), map[string]string{}
+	for i := range MaxStrings/2 + 1 {
+		keys[fmt.Sprint(i)] = ""
+	}
 	for name, test := range map[string]struct {
 		err  error
 		want []string
@@ -56,7 +60,22 @@ func TestWhatIsTooLargeIsRefusedWithItsParts(t *testing.T) {
 			CheckChanged(pod, "main", MaxObject-10, &api.ContainerAdjustment{Args: []string{"a longer text"}}),
 			[]string{`"main"`, "the 15 bytes", "381278", "381273"},
 		},
-		"pod": {CheckPod(pod, "main", MaxPod-5, 10), []string{`"main"`, "its 10 bytes", "524293", "524288"}},
+		"pod": {
+			CheckPod(pod, "main", Size{Bytes: MaxPod - 5}, Size{Bytes: 10, Strings: 1}),
+			[]string{`"main"`, "its 10 bytes", "524293 bytes in 1 string", "524288"},
+		},
+		"container of short strings": {
+			CheckContainer(pod, "main", ContainerContents(&api.Container{Env: short})),
+			[]string{`"main"`, "10001 variables", "10000 are allowed", "volumes"},
+		},
+		"sandbox of short strings": {
+			CheckSandbox(pod, SandboxContents(&api.PodSandbox{Labels: keys})),
+			[]string{"default/p", "10002 keys and values", "10000 are allowed"},
+		},
+		"pod of short strings": {
+			CheckPod(pod, "main", Size{Strings: MaxStrings}, Size{Strings: 1}),
+			[]string{`"main"`, "take 0 bytes in 10001 strings"},
+		},
 	} {
 		if test.err == nil {
 			t.Errorf("%s: no error", name)
@@ -71,7 +90,8 @@ func TestWhatIsTooLargeIsRefusedWithItsParts(t *testing.T) {
 	small := ContainerContents(&api.Container{Env: []string{strings.Repeat("x", MaxContents-4)}})
 	for _, err := range []error{
 		CheckContainer(pod, "main", small), CheckSandbox(pod, SandboxContents(&api.PodSandbox{})),
-		CheckChanged(pod, "main", MaxObject-10, &api.ContainerAdjustment{}), CheckPod(pod, "main", MaxPod-10, 10),
+		CheckChanged(pod, "main", MaxObject-10, &api.ContainerAdjustment{}),
+		CheckPod(pod, "main", Size{MaxPod - 10, MaxStrings - 1}, Size{10, 1}),
 	} {
 		if err != nil {
 			t.Error("within the bound:", err)
@@ -100,6 +120,33 @@ func TestAContainerOfTheCRIHasTheSizeThatItHasInNRI(t *testing.T) {
 	if difference := got.Total() - want.Total(); difference < 0 || difference > 10 {
 		t.Errorf("%v by the CRI, %v by NRI", got, want)
 	}
+	if got.Strings != want.Strings {
+		t.Errorf("%d strings by the CRI, %d by NRI", got.Strings, want.Strings)
+	}
+}
+
+func TestAChangeAddsItsStrings(t *testing.T) {
+	change := &api.ContainerAdjustment{
+		Env: []*api.KeyValue{{Key: "a", Value: "b"}, {Key: "c"}}, Annotations: map[string]string{"d": "e"},
+		Mounts:     []*api.Mount{{Source: "f", Destination: "g", Type: "bind", Options: []string{"ro"}}},
+		CDIDevices: []*api.CDIDevice{{Name: "h"}},
+	}
+	if got, want := AdjustmentSize(change), (Size{change.SizeVT(), 2 + 2 + 4 + 1}); got != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestAListMayHaveMoreOfAPodThanWasAdmitted(t *testing.T) {
+	for _, admitted := range []Size{{MaxPod, 1}, {1, MaxStrings}} {
+		if IsPodTooLarge(admitted.Plus(Size{addedBytes, addedStrings})) {
+			t.Errorf("%v is too large with what others add", admitted)
+		}
+	}
+	for _, large := range []Size{{MaxPod + addedBytes + 1, 1}, {1, MaxStrings + addedStrings + 1}} {
+		if !IsPodTooLarge(large) {
+			t.Errorf("%v is not too large", large)
+		}
+	}
 }
 
 func TestAVariableCountsAsTheRuntimeStoresIt(t *testing.T) {
@@ -119,7 +166,7 @@ func TestAVariableCountsAsTheRuntimeStoresIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := ContainerContents(&api.Container{Env: []string{listed}}).Variables
-		got := SizeOfVariables([]*runtimeapi.KeyValue{{Key: "NAME", Value: []byte(value)}})
+		got := sizeOfVariables([]*runtimeapi.KeyValue{{Key: "NAME", Value: []byte(value)}})
 		if got != want {
 			t.Errorf("%s: %d bytes, and %d in the list", name, got, want)
 		}
@@ -141,16 +188,19 @@ func TestVolumesOfAnImageAreCountedWithAllThatTheRuntimeMakesOfThem(t *testing.T
 		}
 		paths = append(paths, path)
 	}
-	got, want := SizeOfVolumes(slices.Values(paths)), ContainerContents(c).Mounts
-	if got < want || got > want+want/20 {
+	counted, described := VolumesContents(slices.Values(paths)), ContainerContents(c)
+	if got, want := counted.Mounts, described.Mounts; got < want || got > want+want/20 {
 		t.Errorf("%d bytes are counted, the runtime describes them with %d", got, want)
 	}
-	if err := CheckContainer(Pod{"default", "p"}, "main", Contents{Mounts: got}); err == nil ||
+	if got, want := counted.Strings, described.Strings; got != want {
+		t.Errorf("%d strings are counted, want %d", got, want)
+	}
+	if err := CheckContainer(Pod{"default", "p"}, "main", counted); err == nil ||
 		!strings.Contains(err.Error(), "mounts 1") {
 		t.Errorf("a container with volumes of 1.4 MiB: %v", err)
 	}
-	few := SizeOfVolumes(slices.Values([]string{"/var/lib/postgresql/data", "/config"}))
-	if err := CheckContainer(Pod{"default", "p"}, "main", Contents{Mounts: few}); err != nil {
+	few := VolumesContents(slices.Values([]string{"/var/lib/postgresql/data", "/config"}))
+	if err := CheckContainer(Pod{"default", "p"}, "main", few); err != nil {
 		t.Error("one with two volumes:", err)
 	}
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // mountOptions is what a bind mount takes besides its paths: its type, and options such as rbind,
-// rprivate and rw.
-const mountOptions = 32
+// rprivate and rw. mountStrings is how many strings it has.
+const mountOptions, mountStrings = 32, mountPaths + 3
 
 // volumeSource is the most that the path on the node of an image's volume takes. containerd's is
 // ROOT/io.containerd.grpc.v1.cri/containers/ID/volumes/ID (internal/cri/server/helpers.go,
@@ -27,10 +27,13 @@ const volumeSource = 256
 // sets is not in it.
 func CRIContainerContents(config *runtimeapi.ContainerConfig) Contents {
 	contents := Contents{
-		Variables: SizeOfVariables(config.GetEnvs()),
+		Variables: sizeOfVariables(config.GetEnvs()),
 		Args:      sizeOfStrings(config.GetCommand()) + sizeOfStrings(config.GetArgs()),
 		Labels:    sizeOfMap(config.GetLabels()), Annotations: sizeOfMap(config.GetAnnotations()),
 	}
+	contents.Strings = len(config.GetEnvs()) + len(config.GetCommand()) + len(config.GetArgs()) +
+		2*len(config.GetLabels()) + 2*len(config.GetAnnotations()) + mountStrings*len(config.GetMounts()) +
+		len(config.GetCDIDevices())
 	for _, m := range config.GetMounts() {
 		contents.Mounts += field(field(len(m.GetContainerPath())) + field(len(m.GetHostPath())) + mountOptions)
 	}
@@ -43,10 +46,10 @@ func CRIContainerContents(config *runtimeapi.ContainerConfig) Contents {
 	return contents
 }
 
-// SizeOfVariables returns how much of a container its variables take. The value of one may be any
+// sizeOfVariables returns how much of a container its variables take. The value of one may be any
 // bytes, as a Secret has them. The runtime stores containers as JSON, from which each byte that is
 // not part of a UTF-8 sequence comes back as the three bytes of U+FFFD (encoding/json).
-func SizeOfVariables(variables []*runtimeapi.KeyValue) (size int) {
+func sizeOfVariables(variables []*runtimeapi.KeyValue) (size int) {
 	for _, variable := range variables {
 		size += field(len(variable.GetKey()) + len("=") + sizeAsJSON(variable.GetValue()))
 	}
@@ -69,18 +72,19 @@ func sizeAsJSON(text []byte) int {
 	return size
 }
 
-// SizeOfVolumes returns how much of a container the volumes of its image take at most, by their
-// paths in the container. A runtime mounts each, but for those where the pod mounts something, and
-// but for all of them if it is configured so.
-func SizeOfVolumes(paths iter.Seq[string]) (size int) {
+// VolumesContents returns what the volumes of an image add to a container at most, by their paths
+// in the container. A runtime mounts each, but for those where the pod mounts something, and but
+// for all of them if it is configured so.
+func VolumesContents(paths iter.Seq[string]) (contents Contents) {
 	for path := range paths {
 		destination := len("/") + len(path) // runtimes prepend the slash where the image has none
-		size += field(field(destination) + field(volumeSource) + mountOptions)
+		contents.Mounts += field(field(destination) + field(volumeSource) + mountOptions)
+		contents.Strings += mountStrings
 	}
-	return size
+	return contents
 }
 
 // CRISandboxContents returns the contents of a sandbox of the CRI.
 func CRISandboxContents(config *runtimeapi.PodSandboxConfig) Contents {
-	return Contents{Labels: sizeOfMap(config.GetLabels()), Annotations: sizeOfMap(config.GetAnnotations())}
+	return contentsOfSandbox(config.GetLabels(), config.GetAnnotations())
 }

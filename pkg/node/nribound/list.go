@@ -9,9 +9,12 @@ import (
 	"math/rand/v2"
 )
 
-// List has the sizes in bytes, see SizeOf, of all sandboxes and of all containers that have not
-// ended.
-type List struct{ Sandboxes, Containers []int }
+// List has the sizes in bytes of all sandboxes and of all containers that have not ended, and how
+// many strings they have together.
+type List struct {
+	Sandboxes, Containers []int
+	Strings               int
+}
 
 // Why a list cannot be sent.
 var (
@@ -23,9 +26,9 @@ var (
 const (
 	// orders is in how many orders a list is tried.
 	orders = 64
-	// unlucky is how many of them may fail: the runtime then registers the plugin at one of the
-	// next tries.
-	unlucky = orders / 4
+	// maxFailedOrders is how many of them may fail: the runtime then registers the plugin at one of
+	// the next tries.
+	maxFailedOrders = orders / 4
 )
 
 // Check returns why a runtime cannot be expected to send the list to a plugin that registers, or
@@ -38,7 +41,12 @@ func (l List) Check() error {
 		}
 	}
 	switch {
-	case !enforced, total+envelope <= Message:
+	case !enforced:
+		return nil
+	case l.Strings > MaxListStrings:
+		return fmt.Errorf("it has %d variables, labels and other strings, and at most %d are sent in time", l.Strings,
+			MaxListStrings)
+	case total+envelope <= Message:
 		return nil
 	case total > MaxList:
 		return fmt.Errorf("it takes %d bytes, and at most %d are sent in time", total, MaxList)
@@ -54,7 +62,7 @@ func (l List) Check() error {
 			failed, last = failed+1, err
 		}
 	}
-	if failed > unlucky {
+	if failed > maxFailedOrders {
 		return last
 	}
 	return nil
@@ -74,10 +82,10 @@ func split(sandboxes, containers []int) error {
 	for {
 		length := envelope + sum(sandboxes[:sandboxesEach]) + sum(containers[:containersEach])
 		if length > Message {
-			if sandboxesEach+containersEach <= least {
+			if sandboxesEach+containersEach <= minObjects {
 				return errUnsplittable
 			}
-			sandboxesEach, containersEach = fewer(sandboxesEach, containersEach, length)
+			sandboxesEach, containersEach = nextCounts(sandboxesEach, containersEach, length)
 			if sandboxesEach > len(sandboxes) || containersEach > len(containers) {
 				return errPanics
 			}
@@ -94,16 +102,16 @@ func split(sandboxes, containers []int) error {
 	}
 }
 
-// least is the number of objects that a message is not split below.
-const least = 8
+// minObjects is the number of objects that a message is not split below.
+const minObjects = 8
 
-// fewer returns how many objects the runtime puts into the next message, after one of that length
-// was too long.
-func fewer(sandboxes, containers, length int) (int, int) {
+// nextCounts returns how many objects the runtime puts into the next message, after one of that
+// length was too long.
+func nextCounts(sandboxes, containers, length int) (int, int) {
 	part := min(0.9, float64(Message)/float64(length))
 	sandboxes, containers = int(float64(sandboxes)*part), int(float64(containers)*part)
-	if sandboxes+containers < least {
-		return least / 2, least / 2
+	if sandboxes+containers < minObjects {
+		return minObjects / 2, minObjects / 2
 	}
 	return sandboxes, containers
 }

@@ -34,19 +34,28 @@ func (l listening) Synchronize(
 
 func (listening) RemovePodSandbox(context.Context, *api.PodSandbox) error { return nil }
 
-// sendByNRI has NRI's own runtime library send a list to a plugin, in that order.
+// sendByNRI has NRI's own runtime library send objects of these sizes to a plugin, in that order.
 func sendByNRI(t testing.TB, sandboxes, containers []int) error {
 	t.Helper()
-	var list struct {
-		sandboxes  []*api.PodSandbox
-		containers []*api.Container
-	}
+	var list described
 	for _, size := range sandboxes {
 		list.sandboxes = append(list.sandboxes, &api.PodSandbox{Id: text(size)})
 	}
 	for _, size := range containers {
 		list.containers = append(list.containers, &api.Container{Id: text(size)})
 	}
+	return list.send(t)
+}
+
+// described is a list as the runtime has it.
+type described struct {
+	sandboxes  []*api.PodSandbox
+	containers []*api.Container
+}
+
+// send has NRI's own runtime library send the list to a plugin.
+func (d described) send(t testing.TB) error {
+	t.Helper()
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "nri.sock")
 	sent := make(chan error, 2)
@@ -58,7 +67,7 @@ func sendByNRI(t testing.TB, sandboxes, containers []int) error {
 				}
 				sent <- err
 			}()
-			_, err = send(ctx, list.sandboxes, list.containers)
+			_, err = send(ctx, d.sandboxes, d.containers)
 			return err
 		},
 		func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil },
@@ -89,9 +98,9 @@ func sendByNRI(t testing.TB, sandboxes, containers []int) error {
 	if err := <-sent; err != nil {
 		return err
 	}
-	if pods, all := <-plugin.sandboxes, <-plugin.containers; pods != len(sandboxes) || all != len(containers) {
-		t.Errorf("the plugin got %d sandboxes and %d containers, want %d and %d", pods, all, len(sandboxes),
-			len(containers))
+	if pods, all := <-plugin.sandboxes, <-plugin.containers; pods != len(d.sandboxes) || all != len(d.containers) {
+		t.Errorf("the plugin got %d sandboxes and %d containers, want %d and %d", pods, all, len(d.sandboxes),
+			len(d.containers))
 	}
 	return nil
 }
@@ -223,13 +232,16 @@ func TestAListThatIsNotSentIsFound(t *testing.T) {
 		List
 		want string
 	}{
-		"unsplittable": {List{[]int{500, 500}, []int{1_700_000, 1_700_000, 1_700_000}}, "does not split"},
+		"unsplittable": {List{[]int{500, 500}, []int{1_700_000, 1_700_000, 1_700_000}, 0}, "does not split"},
 		"a panic": {
-			List{slices.Repeat([]int{500}, 2), slices.Repeat([]int{1 << 20}, 12)}, "panics",
+			List{slices.Repeat([]int{500}, 2), slices.Repeat([]int{1 << 20}, 12), 0}, "panics",
 		},
-		"endless": {List{[]int{500}, slices.Repeat([]int{150_000}, 40)}, "never gets to the end"},
-		"too much for the time": {
-			List{slices.Repeat([]int{1000}, 110), slices.Repeat([]int{500_000}, 1100)}, "are sent in time",
+		"endless": {List{[]int{500}, slices.Repeat([]int{150_000}, 40), 0}, "never gets to the end"},
+		"too many bytes for the time": {
+			List{slices.Repeat([]int{1000}, 110), slices.Repeat([]int{500_000}, 1100), 0}, "bytes, and at most",
+		},
+		"too many strings for the time": {
+			List{[]int{500}, []int{500}, MaxListStrings + 1}, "other strings, and at most",
 		},
 	} {
 		if err := test.Check(); err == nil || !strings.Contains(err.Error(), test.want) {
@@ -238,12 +250,36 @@ func TestAListThatIsNotSentIsFound(t *testing.T) {
 	}
 }
 
-// BenchmarkList sends the list of 110 pods of which each has all that it may have: 55 MiB.
+// BenchmarkList sends the list of a node whose pods have all that they may have: as long strings,
+// and as the shortest ones, labels among them. A runtime waits two seconds.
 func BenchmarkList(b *testing.B) {
-	sandboxes, containers := slices.Repeat([]int{MaxPod / 4}, 110), slices.Repeat([]int{MaxPod / 4}, 3*110)
-	for b.Loop() {
-		if err := sendByNRI(b, sandboxes, containers); err != nil {
-			b.Fatal(err)
+	for _, pods := range []int{110, 250} {
+		lists := map[string]described{"long": {}, "short": {}}
+		long, short := lists["long"], lists["short"]
+		for i := range pods {
+			id := fmt.Sprint(i)
+			long.sandboxes = append(long.sandboxes, &api.PodSandbox{Id: text(MaxPod / 4)})
+			for range 3 {
+				long.containers = append(long.containers, &api.Container{Id: text(MaxPod / 4)})
+			}
+			sandbox := &api.PodSandbox{Id: id, Labels: map[string]string{}}
+			for j := range MaxStrings / 8 {
+				sandbox.Labels[fmt.Sprint(j)] = ""
+			}
+			c := &api.Container{
+				PodSandboxId: id, Labels: sandbox.Labels, Env: slices.Repeat([]string{"A="}, MaxStrings/2),
+			}
+			short.sandboxes, short.containers = append(short.sandboxes, sandbox), append(short.containers, c)
+		}
+		lists["long"], lists["short"] = long, short
+		for name, list := range lists {
+			b.Run(fmt.Sprintf("pods=%d/strings=%s", pods, name), func(b *testing.B) {
+				for b.Loop() {
+					if err := list.send(b); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (l List) Check() error {
 func (l List) largest(n int) (names []string) {
 	type object struct {
 		name string
-		size int
+		size nribound.Size
 	}
 	var all []object
 	for _, s := range l.Sandboxes {
@@ -39,9 +39,9 @@ func (l List) largest(n int) (names []string) {
 	for _, c := range l.Containers {
 		all = append(all, object{fmt.Sprintf("container %q of pod %v", c.Name, l.SandboxOf(c).Pod()), c.Size})
 	}
-	slices.SortFunc(all, func(a, b object) int { return b.size - a.size })
+	slices.SortFunc(all, func(a, b object) int { return b.size.Cost() - a.size.Cost() })
 	for _, o := range all[:min(n, len(all))] {
-		names = append(names, fmt.Sprintf("%s (%d bytes)", o.name, o.size))
+		names = append(names, fmt.Sprintf("%s (%v)", o.name, o.size))
 	}
 	return names
 }

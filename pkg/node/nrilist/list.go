@@ -12,18 +12,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
+	"github.com/containerd/containerd/api/services/containers/v1"
 	"github.com/containerd/nri/pkg/api"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/node/crilist"
-	"github.com/kubedevice/kubedevice/pkg/node/images"
 	"github.com/kubedevice/kubedevice/pkg/node/nribound"
 )
 
@@ -31,23 +33,29 @@ const (
 	// unlisted is the most that a runtime adds to a sandbox, in bytes, which the CRI does not list:
 	// namespaces, resources, addresses, and annotations of its own.
 	unlisted = 4 << 10
-	// queries is how many containers the runtime is queried for at a time.
-	queries = 4
+	// queries is how many containers the runtime is queried for at a time, and longestAnswer the
+	// longest answer, in bytes. Decoding one takes several times as much memory. Of what is
+	// admitted, a character takes six bytes in it at most, and is in it twice.
+	queries, longestAnswer = 2, 8 << 20
+	// attempts is how many lists in a row may fail because of one container.
+	attempts = 3
 )
 
 // Source reads the list of a runtime. All methods are safe for concurrent use.
 type Source struct {
-	client runtimeapi.RuntimeServiceClient
-	images *images.Cache
+	client     runtimeapi.RuntimeServiceClient
+	containers containers.ContainersClient // containerd's own API
 
-	mu    sync.Mutex
-	sizes map[string]int // of containers that were there last, by ID: none of them changes
+	mu       sync.Mutex
+	sizes    map[string]nribound.Size // of containers that were there last, by ID: none of them changes
+	failures map[string]int           // of containers that were there last: lists in a row
 }
 
 // New returns the source for the runtime behind conn.
 func New(conn grpc.ClientConnInterface) *Source {
 	return &Source{
-		client: runtimeapi.NewRuntimeServiceClient(conn), images: images.NewCache(conn), sizes: map[string]int{},
+		client: runtimeapi.NewRuntimeServiceClient(conn), containers: containers.NewContainersClient(conn),
+		sizes: map[string]nribound.Size{},
 	}
 }
 
@@ -61,8 +69,8 @@ type List struct {
 type Sandbox struct {
 	*api.PodSandbox
 	Created time.Time
-	Size    int  // in bytes, at most
-	Ready   bool // otherwise no container runs in it, and none is started
+	Size    nribound.Size // at most
+	Ready   bool          // otherwise no container runs in it, and none is started
 }
 
 // Container identifies a container that has not ended.
@@ -70,16 +78,18 @@ type Container struct {
 	ID, Name string
 	Sandbox  string // its ID
 	Created  time.Time
-	Size     int // in bytes
+	Size     nribound.Size
 }
 
 // Sizes returns the list for nribound.
 func (l List) Sizes() (sizes nribound.List) {
 	for _, s := range l.Sandboxes {
-		sizes.Sandboxes = append(sizes.Sandboxes, s.Size)
+		sizes.Sandboxes = append(sizes.Sandboxes, s.Size.Bytes)
+		sizes.Strings += s.Size.Strings
 	}
 	for _, c := range l.Containers {
-		sizes.Containers = append(sizes.Containers, c.Size)
+		sizes.Containers = append(sizes.Containers, c.Size.Bytes)
+		sizes.Strings += c.Size.Strings
 	}
 	return sizes
 }
@@ -127,21 +137,28 @@ func (s *Source) Sandboxes(ctx context.Context) (sandboxes []Sandbox, err error)
 			Namespace: one.GetMetadata().GetNamespace(), Labels: one.GetLabels(),
 			Annotations: one.GetAnnotations(), RuntimeHandler: one.GetRuntimeHandler(),
 		}
+		size := nribound.SandboxSize(sandbox)
+		size.Bytes += unlisted
 		sandboxes = append(sandboxes, Sandbox{
-			PodSandbox: sandbox, Created: time.Unix(0, one.GetCreatedAt()), Size: nribound.SizeOf(sandbox) + unlisted,
+			PodSandbox: sandbox, Created: time.Unix(0, one.GetCreatedAt()), Size: size,
 			Ready: one.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY,
 		})
 	}
 	return sandboxes, nil
 }
 
-// measure sets the sizes of the containers. One that is gone meanwhile has none. One that is too
-// large to be measured counts as a whole message, which cannot be sent.
+// unknown is the size of a container that cannot be measured: a message, which cannot be sent.
+var unknown = nribound.Size{Bytes: nribound.Message}
+
+// measure sets the sizes of the containers. One that is gone meanwhile has none. One that cannot be
+// measured has the unknown size: at once if it is too large, and else after some attempts, as it
+// would keep this program from being registered for good. That is so only if others can be
+// measured: if none can, it is the runtime that fails.
 func (s *Source) measure(ctx context.Context, list *List) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.sizes
-	s.sizes = make(map[string]int, len(list.Containers))
+	s.sizes = make(map[string]nribound.Size, len(list.Containers))
 	var running sync.WaitGroup
 	slots := make(chan struct{}, queries)
 	errs := make([]error, len(list.Containers))
@@ -154,27 +171,53 @@ func (s *Source) measure(ctx context.Context, list *List) error {
 		slots <- struct{}{}
 		running.Go(func() {
 			defer func() { <-slots }()
-			switch c.Size, errs[i] = s.size(ctx, c.ID); status.Code(errs[i]) {
-			case codes.NotFound:
-				errs[i] = nil
-			case codes.ResourceExhausted: // it is described with more than a message of gRPC
-				c.Size, errs[i] = nribound.Message, nil
-			}
+			c.Size, errs[i] = s.size(ctx, c.ID)
 		})
 	}
 	running.Wait()
-	for i, c := range list.Containers {
-		if errs[i] == nil && c.Size > 0 {
+	failures := map[string]int{}
+	for i := range list.Containers {
+		c, err := &list.Containers[i], &errs[i]
+		switch status.Code(*err) {
+		case codes.OK:
 			s.sizes[c.ID] = c.Size
+		case codes.NotFound:
+			*err = nil
+		case codes.ResourceExhausted: // it is described with more than a message of gRPC
+			c.Size, *err = unknown, nil
+			s.sizes[c.ID] = c.Size
+		case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled: // not because of the container
+		default:
+			failures[c.ID] = s.failures[c.ID] + 1
+		}
+	}
+	s.failures = failures
+	others := sync.OnceValue(func() bool { return s.canMeasure(ctx) })
+	for i := range list.Containers {
+		if c := &list.Containers[i]; failures[c.ID] > attempts && others() {
+			c.Size, errs[i] = unknown, nil
 		}
 	}
 	return errors.Join(errs...)
 }
 
+// canMeasure reports whether a container can be measured that could be before. The caller holds the
+// lock.
+func (s *Source) canMeasure(ctx context.Context) bool {
+	for id, size := range s.sizes {
+		if size != unknown {
+			_, err := s.size(ctx, id)
+			return err == nil
+		}
+	}
+	return false
+}
+
 // Container returns a container as the runtime describes it to plugins. Its error has the code of
 // the runtime's answer, NotFound for a container that is gone.
 func (s *Source) Container(ctx context.Context, id string) (*api.Container, error) {
-	answer, err := s.client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	request := &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true}
+	answer, err := s.client.ContainerStatus(ctx, request, grpc.MaxCallRecvMsgSize(longestAnswer))
 	if err != nil {
 		return nil, fmt.Errorf("status of container %s: %w", id, err)
 	}
@@ -191,18 +234,35 @@ func (s *Source) Container(ctx context.Context, id string) (*api.Container, erro
 	return c, nil
 }
 
-// size returns how many bytes a container takes in the list. The runtime's own description lacks
-// the labels that the container has from its image.
-func (s *Source) size(ctx context.Context, id string) (int, error) {
+// size returns the size of a container.
+func (s *Source) size(ctx context.Context, id string) (nribound.Size, error) {
 	described, err := s.Container(ctx, id)
 	if err != nil {
-		return 0, err
+		return nribound.Size{}, err
 	}
-	image, err := s.images.Image(ctx, &runtimeapi.ImageSpec{Image: described.GetImage().GetConfigDigest()})
-	if err != nil && !images.IsUndescribed(err) {
-		return 0, err
+	labels, err := s.labels(ctx, id)
+	if err != nil {
+		return nribound.Size{}, fmt.Errorf("labels of container %s: %w", id, err)
 	}
-	return nribound.SizeOf(described) + image.LabelsSize, nil
+	maps.Copy(labels, described.GetLabels())
+	described.Labels = labels
+	return nribound.ContainerSize(described), nil
+}
+
+// labels returns the labels of a container that the CRI does not list. containerd gives it those of
+// its image, and sends them to plugins. Its own API has them: reading the image takes as long as
+// its author wants. CRI-O has no such API, and sends only the labels that the CRI lists
+// (server/nri-api.go).
+func (s *Source) labels(ctx context.Context, id string) (map[string]string, error) {
+	ctx = metadata.AppendToOutgoingContext(ctx, "containerd-namespace", "k8s.io")
+	request := &containers.GetContainerRequest{ID: id}
+	answer, err := s.containers.Get(ctx, request, grpc.MaxCallRecvMsgSize(longestAnswer))
+	if err != nil && status.Code(err) != codes.Unimplemented {
+		return nil, err
+	}
+	labels := map[string]string{}
+	maps.Copy(labels, answer.GetContainer().GetLabels())
+	return labels, nil
 }
 
 // containerOf describes a container from what the runtime has of it, as containerd does

@@ -7,17 +7,22 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/containerd/containerd/api/services/containers/v1"
 	"github.com/google/go-cmp/cmp"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/node/nribound"
 )
 
 // runtime is a container runtime behind a connection: container c<i> has that many bytes of
@@ -28,7 +33,8 @@ type runtime struct {
 	listed    int                                  // bytes of each container's annotations in the list
 	info      func(id string) string               // if set, the verbose status
 	groups    []uint32                             // of each container
-	labels    map[string]string                    // of the image
+	labels    map[string]string                    // of each container, by containerd's API; nil for CRI-O
+	unlabeled error                                // of containerd's API, if set
 
 	mu      sync.Mutex
 	queried []string // containers
@@ -40,7 +46,7 @@ func (r *runtime) NewStream(
 	return nil, status.Error(codes.Unimplemented, "it has no streams")
 }
 
-func (r *runtime) Invoke(_ context.Context, method string, request, reply any, _ ...grpc.CallOption) error {
+func (r *runtime) Invoke(ctx context.Context, method string, request, reply any, _ ...grpc.CallOption) error {
 	switch request := request.(type) {
 	case *runtimeapi.ListContainersRequest:
 		answer := &runtimeapi.ListContainersResponse{Containers: r.containers(request.GetFilter())}
@@ -58,13 +64,20 @@ func (r *runtime) Invoke(_ context.Context, method string, request, reply any, _
 		defer r.mu.Unlock()
 		r.queried = append(r.queried, request.GetContainerId())
 		return r.status(request, reply.(proto.Message))
-	case *runtimeapi.ImageStatusRequest:
-		config := map[string]any{"Labels": r.labels}
-		info, err := json.Marshal(map[string]any{"imageSpec": map[string]any{"config": config}})
-		proto.Merge(reply.(proto.Message), &runtimeapi.ImageStatusResponse{
-			Image: &runtimeapi.Image{Id: request.GetImage().GetImage()}, Info: map[string]string{"info": string(info)},
+	case *containers.GetContainerRequest:
+		switch {
+		case r.unlabeled != nil:
+			return r.unlabeled
+		case r.labels == nil:
+			return status.Errorf(codes.Unimplemented, "it has no %s", method)
+		}
+		if outgoing, _ := metadata.FromOutgoingContext(ctx); !slices.Equal(outgoing["containerd-namespace"],
+			[]string{"k8s.io"}) {
+			return status.Error(codes.NotFound, "not in that namespace")
+		}
+		proto.Merge(reply.(proto.Message), &containers.GetContainerResponse{
+			Container: &containers.Container{ID: request.GetID(), Labels: r.labels},
 		})
-		return err
 	default:
 		return fmt.Errorf("it has no %s", method)
 	}
@@ -147,11 +160,11 @@ func TestTheListHasTheSizesOfWhatThePluginsWillGet(t *testing.T) {
 		t.Fatalf("%d sandboxes, %d containers", len(list.Sandboxes), len(list.Containers))
 	}
 	for i, least := range []int{1000, 200_000, 0} {
-		if size := list.Containers[i].Size; size < least || size > least+200 {
+		if size := list.Containers[i].Size.Bytes; size < least || size > least+200 {
 			t.Errorf("container %d has %d bytes, want little more than %d", i, size, least)
 		}
 	}
-	if size := list.Sandboxes[0].Size; size < unlisted {
+	if size := list.Sandboxes[0].Size.Bytes; size < 4<<10 { // for what the CRI does not list
 		t.Errorf("the sandbox has %d bytes", size)
 	}
 	if pod := list.SandboxOf(list.Containers[0]).Pod().String(); pod != "default/pod" {
@@ -167,7 +180,6 @@ func TestTheLabelsOfTheImageAndTheGroupsOfTheUserCount(t *testing.T) {
 	for i := range 100 {
 		r.labels[fmt.Sprint("label", i)] = strings.Repeat("x", 4000)
 	}
-	r.labels["left-out-by-containerd"] = strings.Repeat("x", 5000)
 	for i := range uint32(1000) {
 		r.groups = append(r.groups, 1<<31+i)
 	}
@@ -176,8 +188,98 @@ func TestTheLabelsOfTheImageAndTheGroupsOfTheUserCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	const least = 100*4000 + 1000*5
-	if size := list.Containers[0].Size; size < least || size > least+3000 {
+	if size := list.Containers[0].Size.Bytes; size < least || size > least+3000 {
 		t.Errorf("the container has %d bytes, want little more than %d", size, least)
+	}
+}
+
+func TestTheLabelsOfTheImageCountAlsoWhereTheRestIsTooLarge(t *testing.T) {
+	labels := map[string]string{"of the image": strings.Repeat("x", 4000)}
+	r := &runtime{variables: []int{nribound.MaxObject}, labels: labels}
+	list, err := New(r).List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size := list.Containers[0].Size.Bytes; size < nribound.MaxObject+4000 {
+		t.Errorf("the container has %d bytes", size)
+	}
+}
+
+func TestAContainerHasNoSizeWithoutItsLabelsUnlessTheRuntimeHasNoneToTell(t *testing.T) {
+	ofCRIO, err := New(&runtime{variables: []int{10}}).List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for code, test := range map[codes.Code]struct {
+		size  nribound.Size
+		fails bool
+	}{
+		codes.Unimplemented:     {size: ofCRIO.Containers[0].Size},
+		codes.NotFound:          {}, // it is gone
+		codes.ResourceExhausted: {size: unknown},
+		codes.Unavailable:       {fails: true},
+		codes.Internal:          {fails: true},
+	} {
+		t.Run(code.String(), func(t *testing.T) {
+			r := &runtime{variables: []int{10}, unlabeled: status.Error(code, "it fails")}
+			list, err := New(r).List(t.Context())
+			if got := list.Containers[0].Size; (err != nil) != test.fails || got != test.size {
+				t.Errorf("the container has the size %v, want %v; %v", got, test.size, err)
+			}
+		})
+	}
+}
+
+// A runtime takes as long to describe an image as its author wants.
+func TestImagesAreNotRead(t *testing.T) {
+	r := &runtime{variables: []int{10}} // it has no ImageStatus
+	if list, err := New(r).List(t.Context()); err != nil || list.Containers[0].Size.Bytes < 10 {
+		t.Errorf("%v, %v", list.Containers, err)
+	}
+}
+
+// Without an end of it, one broken container would keep kubecri from being registered.
+func TestAContainerWhoseStatusFailsAgainAndAgainCannotBeSent(t *testing.T) {
+	for place, id := range []string{"c0", "c1", "c2"} {
+		t.Run(id, func(t *testing.T) {
+			broken := true
+			r := &runtime{variables: []int{10, 20, 30}}
+			r.info = func(of string) string {
+				if of == id && broken {
+					return "{}"
+				}
+				return `{"sandboxID":"s","runtimeSpec":{}}`
+			}
+			source := New(r)
+			for range attempts {
+				if _, err := source.List(t.Context()); err == nil {
+					t.Fatal("the container can be measured")
+				}
+			}
+			list, err := source.List(t.Context())
+			if err != nil || list.Containers[place].Size != unknown || list.Check() == nil {
+				t.Errorf("after %d attempts: %v, %v", attempts, list.Sizes(), err)
+			}
+			broken = false
+			if list, err = source.List(t.Context()); err != nil || list.Check() != nil {
+				t.Errorf("when its status works again: %v, %v", list.Sizes(), err)
+			}
+		})
+	}
+}
+
+func TestContainersCannotBeMeasuredWhileTheRuntimeFails(t *testing.T) {
+	r := &runtime{variables: []int{10}}
+	source := New(r)
+	if _, err := source.List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.variables = append(r.variables, 20, 30)
+	r.info = func(string) string { return "{}" }
+	for range attempts + 2 {
+		if list, err := source.List(t.Context()); err == nil {
+			t.Fatalf("the list has the sizes %v", list.Sizes())
+		}
 	}
 }
 
@@ -186,7 +288,7 @@ func TestAContainerThatCannotBeMeasuredCannotBeSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := list.Check(); err == nil || list.Containers[1].Size <= list.Containers[0].Size {
+	if err := list.Check(); err == nil || list.Containers[1].Size.Bytes <= list.Containers[0].Size.Bytes {
 		t.Errorf("%v, %v", list.Sizes(), err)
 	}
 }
@@ -235,7 +337,7 @@ func TestARuntimeThatDoesNotSayWhatAContainerIsIsAnError(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeSentIsNamed(t *testing.T) {
+func TestErrorsNameObjectsThatCannotBeSent(t *testing.T) {
 	r := &runtime{variables: []int{10, 1_700_000, 1_700_001, 1_700_002}}
 	list, err := New(r).List(t.Context())
 	if err != nil {

@@ -102,7 +102,7 @@ func (r starting) Invoke(ctx context.Context, method string, request, reply any,
 	return err
 }
 
-func TestAContainerThatIsStartedMeanwhileIsListedOnce(t *testing.T) {
+func TestAContainerThatStartsDuringAListIsListedOnce(t *testing.T) {
 	created := map[string]runtimeapi.ContainerState{"c0": runtimeapi.ContainerState_CONTAINER_CREATED}
 	list, err := New(starting{&runtime{variables: []int{10}, states: created}}).List(t.Context())
 	if err != nil || len(list.Containers) != 1 {

@@ -95,7 +95,7 @@ func TestAnAllocatorSaysItAll(t *testing.T) {
 	}
 }
 
-func TestWhatAnAllocatorKeepsIsItsOwn(t *testing.T) {
+func TestAllocationsAreCopied(t *testing.T) {
 	kept := &device.Allocation{Devices: []device.HostDevice{{HostPath: "/dev/x"}}, Envs: map[string]string{"A": "1"}}
 	m := run(t, quick, nil, richFake{&fake{name: "a", update: offers("", card0)},
 		func() (*device.Allocation, error) { return kept, nil }})

@@ -37,7 +37,7 @@ func (p *plugin) queryAttributes(ctx context.Context, info *types.NodeInfo) {
 		return
 	}
 	last := p.described
-	now, err := call(ctx, p, "DeviceAttributes", p.timing.Update, func() (description, error) {
+	now, err := callPlugin(ctx, p, "DeviceAttributes", p.timing.Update, func() (description, error) {
 		list, err := attributed.DeviceAttributes()
 		if err != nil {
 			return description{}, err
@@ -46,8 +46,8 @@ func (p *plugin) queryAttributes(ctx context.Context, info *types.NodeInfo) {
 			return last, nil
 		}
 		reported := make(map[string]device.Attributes, len(list)) // the plugin may have kept the list
-		for of, attributes := range list {
-			reported[of] = maps.Clone(attributes)
+		for devicePath, attributes := range list {
+			reported[devicePath] = maps.Clone(attributes)
 		}
 		attributes, err := CheckAttributes(info, reported)
 		return description{info, reported, attributes, err}, nil
@@ -90,31 +90,32 @@ func CheckAttributes(
 	}
 	var errs []error
 	leftOut := 0
-	refuse := func(of string, err error) {
+	refuse := func(devicePath string, err error) {
 		if leftOut++; leftOut <= maxRemarks {
-			errs = append(errs, fmt.Errorf("%s: %w", deviceinfo.DevicePath(of), err))
+			errs = append(errs, fmt.Errorf("%s: %w", deviceinfo.DevicePath(devicePath), err))
 		}
 	}
 	kept = map[string]device.Attributes{}
-	for _, of := range slices.Sorted(maps.Keys(reported)) {
-		if resources[of] == 0 {
+	for _, devicePath := range slices.Sorted(maps.Keys(reported)) {
+		if resources[devicePath] == 0 {
 			continue
 		}
 		attributes := device.Attributes{}
-		for _, name := range slices.Sorted(maps.Keys(reported[of])) {
-			value := reported[of][name]
+		for _, name := range slices.Sorted(maps.Keys(reported[devicePath])) {
+			value := reported[devicePath][name]
 			switch err := deviceinfo.CheckAttribute(name, value); {
 			case err != nil:
-				refuse(of, err)
-			case len(attributes)+resources[of] >= deviceinfo.MaxAttributes:
-				refuse(of, fmt.Errorf("attribute %s: the device has more than %d attributes and resources", name,
+				refuse(devicePath, err)
+			case len(attributes)+resources[devicePath] >= deviceinfo.MaxAttributes:
+				refuse(devicePath, fmt.Errorf("attribute %s: the device has more than %d attributes and resources",
+					name,
 					deviceinfo.MaxAttributes))
 			default:
 				attributes[name] = value
 			}
 		}
 		if len(attributes) > 0 {
-			kept[of] = attributes
+			kept[devicePath] = attributes
 		}
 	}
 	if leftOut > maxRemarks {
@@ -126,9 +127,9 @@ func CheckAttributes(
 // describe adds the attributes of a member's devices. It is for names that i.owners gives to m.
 func (i *Inventory) describe(m *member) {
 	for name := range m.state.Info.Capacity {
-		of := path.Dir(string(name))
-		if attributes, described := m.state.Attributes[of]; described && i.owners[name] == m {
-			i.Attributes[of] = attributes
+		devicePath := path.Dir(string(name))
+		if attributes, described := m.state.Attributes[devicePath]; described && i.owners[name] == m {
+			i.Attributes[devicePath] = attributes
 		}
 	}
 }

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// settleTime is how long after a device became unhealthy it must be so still, or again, to
-	// count as failed: a shorter time costs no pod.
+	// settleTime is how long a device must be unhealthy without a break to count as failed: less
+	// costs no pod, however often.
 	settleTime = 3 * time.Second
 	// firstHold is how long a device must be healthy to be offered again. It doubles with each
 	// relapse, up to lastHold.
@@ -64,9 +64,9 @@ type Damper struct {
 type dampedHealth struct {
 	phase    dampedPhase
 	shown    Health    // as which it is shown, while it is failing or recovering
-	began    time.Time // of the failure
+	began    time.Time // of being unhealthy without a break
 	changed  time.Time // of the phase
-	lasted   bool      // it was unhealthy settleTime after the failure began
+	lasted   bool      // it was unhealthy for settleTime since began
 	relapses int
 }
 
@@ -217,7 +217,7 @@ func (s *dampedHealth) fail(now time.Time, h Health) {
 		s.phase, s.shown, s.began, s.changed, s.lasted = failing, h, now, now, false
 	case recovering:
 		s.relapses++
-		s.phase = failing
+		s.phase, s.began, s.lasted = failing, now, false
 		if now.Sub(s.changed) >= firstHold {
 			s.shown, s.changed = h, now // the reason may be another one, but not each time
 		}
@@ -236,7 +236,7 @@ func (s *dampedHealth) recover(now time.Time) (next time.Time) {
 		s.phase, s.changed = recovering, now
 	}
 	if s.phase == recovering {
-		if next := s.changed.Add(s.hold()); now.Before(next) {
+		if next := s.changed.Add(s.holdTime()); now.Before(next) {
 			return next
 		}
 		s.phase, s.changed = recovered, now
@@ -244,8 +244,8 @@ func (s *dampedHealth) recover(now time.Time) (next time.Time) {
 	return s.changed.Add(relapseTime)
 }
 
-// hold is how long the device must be healthy to be offered again.
-func (s *dampedHealth) hold() time.Duration {
+// holdTime is how long the device must be healthy to be offered again.
+func (s *dampedHealth) holdTime() time.Duration {
 	if s.relapses == 0 && (s.shown.Reason == ReasonPluginGone || s.shown.Reason == ReasonGone) {
 		return 0
 	}
@@ -257,14 +257,17 @@ func (d *Damper) show(inventory *Inventory) *Inventory {
 	damped := *inventory
 	var health map[string]Health
 	held := map[string]*dampedHealth{}
-	damped.flapping = map[string]bool{}
+	damped.flaps = map[string]Health{}
 	for device, s := range d.devices {
-		if _, listed := d.listed[device]; !listed {
-			damped.flapping[device] = s.phase == failing && !s.lasted
-			continue
-		}
 		shown := s.shown
 		shown.Flapping = s.phase == recovering || !s.lasted
+		if s.relapses > 0 {
+			shown.Relapsed = s.began
+		}
+		if _, listed := d.listed[device]; !listed {
+			damped.flaps[device] = shown
+			continue
+		}
 		if s.phase == recovered || s.phase == failing && shown == inventory.health[device] {
 			continue
 		}
@@ -284,14 +287,14 @@ func (d *Damper) show(inventory *Inventory) *Inventory {
 	}
 	if len(held) > 0 {
 		damped.Node = inventory.Node.Clone()
-		damped.hold(held)
+		damped.withhold(held)
 	}
 	return &damped
 }
 
-// hold offers nothing of these devices. Those that their plugin did not list for a while are not
-// shown at all. It changes Node.
-func (i *Inventory) hold(held map[string]*dampedHealth) {
+// withhold offers nothing of these devices. Those that their plugin did not list for a while are
+// not shown at all. It changes Node.
+func (i *Inventory) withhold(held map[string]*dampedHealth) {
 	counted := map[string]bool{} // devices that were healthy in the count of their extended resource
 	for name := range i.owners {
 		device := path.Dir(string(name))

@@ -104,7 +104,7 @@ func (f *Files) RunWith(ctx context.Context, holdings Holdings) {
 		plugins, sources = append(plugins, p), append(sources, p)
 	}
 	for _, err := range rejected {
-		sources = append(sources, unusable{err})
+		sources = append(sources, unusableSource{err})
 	}
 	f.mu.Lock()
 	f.sources, f.loaded = sources, true
@@ -135,12 +135,12 @@ func (f *Files) Sources() (now []Source, loaded bool, changed <-chan struct{}) {
 // Late implements Transport: plugin files are loaded at the start or not at all.
 func (f *Files) Late(types.ResourceName) (label string, late bool) { return "", false }
 
-// unusable stands for a plugin file that cannot be used. It has no devices.
-type unusable struct{ err error }
+// unusableSource stands for a plugin file that cannot be used. It has no devices.
+type unusableSource struct{ err error }
 
-func (u unusable) Label() string                 { return "unusable plugin file" }
-func (u unusable) State() State                  { return State{Reported: true, Err: u.err} }
-func (u unusable) Firewall(bool) device.Firewall { return device.Firewall{} }
-func (u unusable) Allocate(context.Context, Claim) (inject.Addition, error) {
+func (u unusableSource) Label() string                 { return "unusable plugin file" }
+func (u unusableSource) State() State                  { return State{Reported: true, Err: u.err} }
+func (u unusableSource) Firewall(bool) device.Firewall { return device.Firewall{} }
+func (u unusableSource) Allocate(context.Context, Claim) (inject.Addition, error) {
 	return inject.Addition{}, u.err
 }

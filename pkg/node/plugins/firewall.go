@@ -18,6 +18,7 @@ func cloneFirewall(said device.Firewall) device.Firewall {
 	return device.Firewall{
 		Envs: maps.Clone(said.Envs), CDIKinds: slices.Clone(said.CDIKinds), MountPaths: slices.Clone(said.MountPaths),
 		Variables: slices.Clone(said.Variables), DeviceFiles: slices.Clone(said.DeviceFiles),
+		OtherDrivers: slices.Clone(said.OtherDrivers),
 	}
 }
 
@@ -38,7 +39,7 @@ func CheckFirewall(said device.Firewall) error {
 	}
 	return errors.Join(
 		checkEach(said.CDIKinds, firewall.CheckCDIKind), checkEach(said.MountPaths, firewall.CheckMountPath),
-		checkEach(said.DeviceFiles, firewall.CheckDeviceFile))
+		checkEach(said.DeviceFiles, firewall.CheckDeviceFile), checkEach(said.OtherDrivers, firewall.CheckDriver))
 }
 
 // checkEach returns the first error of check.
@@ -53,5 +54,6 @@ func checkEach(all []string, check func(string) error) error {
 
 // isEmpty reports whether a plugin says nothing to the firewall.
 func isEmpty(said device.Firewall) bool {
-	return len(said.Envs)+len(said.CDIKinds)+len(said.MountPaths)+len(said.Variables)+len(said.DeviceFiles) == 0
+	return len(said.Envs)+len(said.CDIKinds)+len(said.MountPaths)+len(said.Variables)+len(said.DeviceFiles)+
+		len(said.OtherDrivers) == 0
 }

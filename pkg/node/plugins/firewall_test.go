@@ -74,9 +74,10 @@ var _ device.Firewalled = walledFake{}
 
 func (f walledFake) Firewall() device.Firewall { return f.said }
 
-func TestWhatAPluginSaysToTheFirewallHoldsForItsHoldersToo(t *testing.T) {
+func TestFirewallRulesOfAPluginHoldForItsHolders(t *testing.T) {
 	said := device.Firewall{
 		Envs: map[string]string{"VISIBLE": "void"}, CDIKinds: []string{"a.example/*"}, MountPaths: []string{"/run/a"},
+		OtherDrivers: []string{"tools.a.example"},
 	}
 	m := run(t, quick, nil, walledFake{&fake{name: "a", update: offers("", card0)}, said})
 	until(t, m, "its device", func(i *Inventory) bool { return len(i.Node.Capacity) == 1 })
@@ -126,6 +127,10 @@ func TestAPluginThatCannotSayWhatItIsAbleToIsLeftOutAndHarmsNoOther(t *testing.T
 		"a mount path that is no absolute one": {
 			walledFake{&fake{name: "broken"}, device.Firewall{MountPaths: []string{"run/x"}}},
 			`device plugin "broken": Firewall: mount path "run/x"`,
+		},
+		"a driver without a name": {
+			walledFake{&fake{name: "broken"}, device.Firewall{OtherDrivers: []string{""}}},
+			`device plugin "broken": Firewall: driver ""`,
 		},
 		"a panic in ConcurrentSafe": {
 			boastful{&fake{name: "broken"}}, `device plugin "broken": ConcurrentSafe: panic: who knows`,

@@ -10,6 +10,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"time"
 
 	"k8s.io/klog/v2"
 
@@ -27,6 +28,9 @@ const (
 	ReasonPluginGone = "PluginGone"
 	// ReasonGone: a pod holds the device, and its plugin no longer lists it.
 	ReasonGone = "Gone"
+	// ReasonWithheld: the device may be another pod's by another plugin. Nothing is known of the
+	// device itself.
+	ReasonWithheld = "Withheld"
 )
 
 // maxMessage is how many bytes of a plugin's message are kept.
@@ -47,13 +51,19 @@ type Health struct {
 	// Flapping says that the device became unhealthy just now, or is about to recover: nothing is
 	// to follow for pods that hold it. Only a Damper says so.
 	Flapping bool
+	// Relapsed is when the device fell back, if it was healthy too short to recover. Only a Damper
+	// knows it, and a later one does not.
+	Relapsed time.Time
 }
+
+// reservedReasons are those that only this program gives: a plugin that is there cannot know them.
+var reservedReasons = []string{ReasonPluginGone, ReasonGone, ReasonWithheld}
 
 // sanitize returns what counts of a plugin's report, by device.
 func sanitize(list []device.Health) map[string]device.Health {
 	var kept map[string]device.Health
 	for _, h := range list {
-		if !IsReason(h.Reason) {
+		if !IsReason(h.Reason) || slices.Contains(reservedReasons, h.Reason) {
 			h.Reason = ReasonUnhealthy
 			if h.Healthy {
 				h.Reason = ""
@@ -74,7 +84,7 @@ func (p *plugin) queryHealth(ctx context.Context) map[string]device.Health {
 	if !ok {
 		return nil
 	}
-	list, err := call(ctx, p, "DeviceHealth", p.timing.Update, func() ([]device.Health, error) {
+	list, err := callPlugin(ctx, p, "DeviceHealth", p.timing.Update, func() ([]device.Health, error) {
 		list, err := reporter.DeviceHealth()
 		return slices.Clone(list), err // the plugin may have kept it
 	})
@@ -109,25 +119,25 @@ func (i *Inventory) diagnose(m *member) {
 		if capacity <= 0 || i.owners[name] != m || !resource.IsGroupResourceName(name) {
 			continue
 		}
-		of := path.Dir(string(name))
-		names[of] = max(name, names[of])
-		healthy[of] = healthy[of] || m.state.Info.Allocatable[name] > 0
+		devicePath := path.Dir(string(name))
+		names[devicePath] = max(name, names[devicePath])
+		healthy[devicePath] = healthy[devicePath] || m.state.Info.Allocatable[name] > 0
 	}
-	for of, name := range names {
-		if healthy[of] {
-			if h, said := m.state.Health[of]; said && h.Healthy {
-				i.health[of] = Health{Health: h, Name: name}
+	for devicePath, name := range names {
+		if healthy[devicePath] {
+			if h, said := m.state.Health[devicePath]; said && h.Healthy {
+				i.health[devicePath] = Health{Health: h, Name: name}
 			}
 			continue
 		}
-		h, said := m.state.Health[of]
+		h, said := m.state.Health[devicePath]
 		if missing := i.Missing(name); missing != nil {
 			h = device.Health{Reason: ReasonPluginGone, Message: missing.Error()}
 		} else if !said || h.Healthy {
 			h = device.Health{Reason: ReasonUnhealthy, Message: "its device plugin reports it as unhealthy"}
 		}
-		h.Device = of
-		i.health[of] = Health{Health: h, Name: name}
+		h.Device = devicePath
+		i.health[devicePath] = Health{Health: h, Name: name}
 	}
 }
 
@@ -144,22 +154,22 @@ func (i *Inventory) Unhealthy() []Health {
 }
 
 // HealthOf returns the health of a device by the name of one of its resources, which a pod holds.
-// While its source is missing nothing is known of it.
+// While its source is missing, or the device is withheld, nothing is known of it.
 func (i *Inventory) HealthOf(name types.ResourceName) (h Health, known bool) {
-	of := path.Dir(string(name))
-	h, listed := i.health[of]
+	devicePath := path.Dir(string(name))
+	h, listed := i.health[devicePath]
 	_, owned := i.owners[name]
 	switch {
-	case i.Missing(name) != nil:
+	case i.Missing(name) != nil, i.Withheld(name) != nil:
 		return Health{}, false
 	case listed:
 		return h, true
 	case owned:
-		return Health{Health: device.Health{Device: of, Healthy: true}, Name: name}, true
+		return Health{Health: device.Health{Device: devicePath, Healthy: true}, Name: name}, true
 	case i.Complete || i.isLate(name):
 		return Health{Health: device.Health{
-			Device: of, Reason: ReasonGone, Message: "its device plugin no longer lists it",
-		}, Name: name, Flapping: i.flapping[of]}, true
+			Device: devicePath, Reason: ReasonGone, Message: "its device plugin no longer lists it",
+		}, Name: name, Flapping: i.flaps[devicePath].Flapping, Relapsed: i.flaps[devicePath].Relapsed}, true
 	}
 	return Health{}, false
 }

@@ -92,3 +92,15 @@ func TestAPluginSaysWhyItsDevicesAreUnhealthy(t *testing.T) {
 		return h.Reason == "Recovered"
 	})
 }
+
+func TestAPluginCannotGiveReasonsOfThisProgram(t *testing.T) {
+	for _, reason := range []string{"", "not one word", ReasonPluginGone, ReasonGone, ReasonWithheld} {
+		got := sanitize([]device.Health{{Device: "d", Reason: reason, Message: "m"}})["d"]
+		if want := (device.Health{Device: "d", Reason: ReasonUnhealthy, Message: "m"}); got != want {
+			t.Errorf("%q: %+v, want %+v", reason, got, want)
+		}
+	}
+	if got := sanitize([]device.Health{{Device: "d", Reason: "Overheated"}})["d"].Reason; got != "Overheated" {
+		t.Errorf("a reason of the plugin's is %q", got)
+	}
+}

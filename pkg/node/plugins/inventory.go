@@ -4,10 +4,12 @@
 package plugins
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
+	"path"
 	"slices"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
@@ -23,22 +25,25 @@ type Inventory struct {
 	// Node is the sum. Every extended resource, that is every name in KubeCap, is in Capacity and
 	// Allocatable too.
 	Node *types.NodeInfo
-	// Complete says that every source has reported its devices without an error.
+	// Complete says that every source has reported its devices without an error. One whose devices
+	// are another's for now has none.
 	Complete bool
 	// Conflicts describe the resources that more than one source claims. The first source keeps
 	// them.
 	Conflicts []string
+	// Contested are the extended resources that a source does not offer, because another one or the
+	// kubelet has them, too; each with the reason.
+	Contested map[types.ResourceName]error
 	// Attributes are those of devices in Node, by device as in device.Health.
 	Attributes map[string]device.Attributes
 
-	refused    []error // sources whose devices do not count
-	loaded     bool    // all transports have loaded their plugins
-	synced     bool    // and every source has reported
+	loaded     bool // all transports have loaded their plugins
+	synced     bool // and every source has reported
 	transports []Transport
 	members    []*member
 	owners     map[types.ResourceName]*member
 	health     map[string]Health // of devices that are unhealthy, or were; by device
-	flapping   map[string]bool   // devices that are listed no more since just now; see Damper
+	flaps      map[string]Health // how devices flap that are listed no more; see Damper
 }
 
 // member is a source as the inventory has it.
@@ -46,6 +51,7 @@ type member struct {
 	transport Transport
 	source    Source
 	state     State
+	refused   error // why none of its devices counts, or nil
 }
 
 // merge adds up what the transports' sources have.
@@ -53,7 +59,7 @@ func merge(nodeName string, transports []Transport) *Inventory {
 	i := &Inventory{
 		Node: types.NewNodeInfoWithName(nodeName), Complete: true, loaded: true, synced: true,
 		transports: transports, owners: map[types.ResourceName]*member{}, health: map[string]Health{},
-		Attributes: map[string]device.Attributes{},
+		Attributes: map[string]device.Attributes{}, Contested: map[types.ResourceName]error{},
 	}
 	for _, t := range transports {
 		sources, loaded, _ := t.Sources()
@@ -62,7 +68,9 @@ func merge(nodeName string, transports []Transport) *Inventory {
 			m := &member{transport: t, source: s, state: s.State()}
 			i.members = append(i.members, m)
 			i.synced = i.synced && m.state.Reported
-			i.Complete = i.Complete && m.state.Info != nil && m.state.Err == nil
+			known := m.state.Info != nil || len(m.state.Withheld) > 0
+			i.Complete = i.Complete && known && m.state.Err == nil
+			maps.Copy(i.Contested, m.state.Withheld)
 			if m.state.Info != nil {
 				i.add(m)
 			}
@@ -89,7 +97,7 @@ func (i *Inventory) add(m *member) {
 			err := fmt.Errorf("%s is claimed by device plugins %q and %q: no device of the second is given out, as "+
 				"both may mean the same devices; keep one of the two from this node", name, owner.source.Label(),
 				m.source.Label())
-			i.Conflicts, i.refused = append(i.Conflicts, err.Error()), append(i.refused, err)
+			i.Conflicts, m.refused, i.Contested[name] = append(i.Conflicts, err.Error()), err, err
 			return
 		}
 	}
@@ -175,6 +183,31 @@ func (i *Inventory) ExtendedResources() []types.ResourceName {
 // Missing returns why a device cannot be used now although it may be later, since its source may
 // come late. It returns nil for all other devices.
 func (i *Inventory) Missing(name types.ResourceName) error {
+	m, label, late := i.lateSource(name)
+	switch {
+	case !late || m != nil && m.state.Serving:
+		return nil
+	case m == nil:
+		return fmt.Errorf("no device plugin of %s has registered with kubecri", label)
+	}
+	return errors.Join(m.state.Err, m.state.ErrWithheld())
+}
+
+// Withheld returns why a device cannot be used now although its source is there, since another one
+// has claimed it or its resource, too. It returns nil for all other devices.
+func (i *Inventory) Withheld(name types.ResourceName) error {
+	if h := i.health[path.Dir(string(name))]; h.Reason == ReasonWithheld {
+		return errors.New(h.Message)
+	}
+	if m, _, _ := i.lateSource(name); m != nil {
+		return cmp.Or(m.state.ErrWithheld(), m.refused)
+	}
+	return nil
+}
+
+// lateSource returns the source of a device that may come late, by its label, and nil if it is not
+// there.
+func (i *Inventory) lateSource(name types.ResourceName) (m *member, label string, late bool) {
 	owner := i.owners[name]
 	for _, t := range i.transports {
 		label, late := t.Late(name)
@@ -182,17 +215,13 @@ func (i *Inventory) Missing(name types.ResourceName) error {
 			continue
 		}
 		for _, m := range i.members {
-			if m.transport != t || m.source.Label() != label {
-				continue
+			if m.transport == t && m.source.Label() == label {
+				return m, label, true
 			}
-			if m.state.Serving {
-				return nil
-			}
-			return errors.Join(m.state.Err, m.state.Withheld)
 		}
-		return fmt.Errorf("no device plugin of %s has registered with kubecri", label)
+		return nil, label, true
 	}
-	return nil
+	return nil, "", false
 }
 
 // isLate reports whether the device belongs to a source that may come late.

@@ -14,7 +14,8 @@ import (
 type Latest struct {
 	mu        sync.Mutex
 	inventory *Inventory
-	changed   chan struct{} // closed and replaced when inventory is
+	extended  []types.ResourceName // of inventory
+	changed   chan struct{}        // closed and replaced when inventory is
 }
 
 // NewLatest returns one for a node that has no devices yet, and whose inventory is not complete.
@@ -38,17 +39,18 @@ func (l *Latest) Grantable(name types.ResourceName) (quantity int64, known bool)
 }
 
 // ExtendedResources returns the names of the extended resources that plugins publish now, and
-// whether every plugin has reported them without an error.
+// whether every plugin has reported them without an error. The caller must not change the names.
 func (l *Latest) ExtendedResources() (names []types.ResourceName, complete bool) {
-	now, _ := l.Inventory()
-	return now.ExtendedResources(), now.Complete
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.extended, l.inventory.Complete
 }
 
 // set replaces the inventory.
 func (l *Latest) set(now *Inventory) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.inventory = now
+	l.inventory, l.extended = now, now.ExtendedResources()
 	close(l.changed)
 	l.changed = make(chan struct{})
 }

@@ -26,10 +26,10 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// awaitLimit is how long a container waits for late sources of its devices. With the time limits of
-// the calls after that it stays below the two minutes after which the kubelet gives up on the
+// awaitTimeout is how long a container waits for late sources of its devices. With the time limits
+// of the calls after that it stays below the two minutes after which the kubelet gives up on the
 // runtime.
-const awaitLimit = 50 * time.Second
+const awaitTimeout = 50 * time.Second
 
 // Manager manages the sources of some transports. All methods are safe for concurrent use.
 type Manager struct {
@@ -106,10 +106,10 @@ func closeIf(channel chan struct{}, condition bool) {
 // except for those that failed to report.
 func (m *Manager) Synced() <-chan struct{} { return m.synced }
 
-// Await waits until the late sources of the devices serve, for awaitLimit at most. The inventory
+// Await waits until the late sources of the devices serve, for awaitTimeout at most. The inventory
 // shows the outcome.
 func (m *Manager) Await(ctx context.Context, from types.ResourceLocation) {
-	ctx, cancel := context.WithTimeout(ctx, awaitLimit)
+	ctx, cancel := context.WithTimeout(ctx, awaitTimeout)
 	defer cancel()
 	for {
 		inventory, changed := m.Inventory()
@@ -158,7 +158,7 @@ func (m *Manager) Firewalls(from types.ResourceLocation) (all map[string]device.
 	held := inventory.membersOf(from)
 	all, complete = map[string]device.Firewall{}, inventory.loaded
 	for _, member := range inventory.members {
-		if _, failed := member.source.(unusable); failed {
+		if _, failed := member.source.(unusableSource); failed {
 			complete = false
 			continue
 		}
@@ -181,9 +181,9 @@ func (m *Manager) Check() error {
 	}
 	var errs []error
 	for _, member := range inventory.members {
-		errs = append(errs, member.state.Err, member.state.Withheld)
+		errs = append(errs, member.state.Err, member.state.ErrWithheld(), member.refused)
 	}
-	return errors.Join(append(errs, inventory.refused...)...)
+	return errors.Join(errs...)
 }
 
 // Remarks says what is odd about sources and costs nothing, one after the other; usually nothing.

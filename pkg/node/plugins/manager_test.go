@@ -150,7 +150,7 @@ func until(t *testing.T, m *Manager, what string, good func(*Inventory) bool) *I
 
 func complete(i *Inventory) bool { return i.Complete }
 
-func TestWhatAllPluginsTellAddsUp(t *testing.T) {
+func TestUsageOfAllPluginsIsMerged(t *testing.T) {
 	m := run(t, quick, nil,
 		&fake{name: "a", update: offers(count, card0)},
 		&fake{name: "b", update: func(info *types.NodeInfo) error {
@@ -197,7 +197,7 @@ func (a *answering) State() State {
 	return State{Info: info, Reported: true, Err: offers("", card0)(info)}
 }
 
-func TestTheManagerIsNotSyncedBeforeItsInventoryHasWhatAPluginReportsMeanwhile(t *testing.T) {
+func TestTheManagerIsSyncedAfterItsInventoryHasAllReports(t *testing.T) {
 	m := New("node-1", &transport{sources: []Source{&answering{}}})
 	for _, reported := range []bool{false, true} {
 		m.refresh(t.Context())
@@ -240,7 +240,7 @@ func TestAResourceOfTwoPluginsIsTheFirsts(t *testing.T) {
 }
 
 // They may mean the same devices by different names.
-func TestOfTwoPluginsForOneExtendedResourceOnlyTheFirstHasDevices(t *testing.T) {
+func TestTheFirstOfTwoPluginsWithOneExtendedResourceCounts(t *testing.T) {
 	a, b := &fake{name: "a", update: offers(count, card0)}, &fake{name: "b", update: offers(count, card1)}
 	m := run(t, quick, nil, a, b)
 	got := until(t, m, "complete", complete)
@@ -346,7 +346,7 @@ func TestThePauseBeforeStartIsTriedAgainGrowsToAMinute(t *testing.T) {
 	}
 }
 
-func TestWhatAPluginReportedStaysWhenItFailsLater(t *testing.T) {
+func TestTheLastReportOfAFailingPluginIsKept(t *testing.T) {
 	for name, fail := range map[string]func(*types.NodeInfo) error{
 		"error":              func(*types.NodeInfo) error { return errors.New("driver gone") },
 		"panic":              func(*types.NodeInfo) error { panic("driver gone") },

@@ -25,15 +25,15 @@ import (
 
 // plugin is the Source of a plugin file.
 type plugin struct {
-	name   string
-	device device.Device
-	deny   map[string]string // see device.Isolator
-	wall   device.Firewall   // see device.Firewalled
-	caller *plugincall.Caller
-	timing Timing
+	name     string
+	device   device.Device
+	denied   map[string]string // see device.Isolator
+	firewall device.Firewall   // see device.Firewalled
+	caller   *plugincall.Caller
+	timing   Timing
 
-	last   *types.NodeInfo // the last report, accepted or not; for the goroutine of run
-	lastOf error           // why it was not accepted
+	last    *types.NodeInfo // the last report, accepted or not; for the goroutine of run
+	lastErr error           // why it was not accepted
 
 	healthErr error       // of the last DeviceHealth; for the goroutine of run
 	described description // of the last DeviceAttributes; for the goroutine of run
@@ -67,7 +67,7 @@ func newPlugin(
 		state:  State{Err: fmt.Errorf("device plugin %q is not started yet", loaded.Name)},
 	}
 	if capability, ok := loaded.Plugin.(device.ConcurrentSafe); ok {
-		safe, err := call(ctx, p, "ConcurrentSafe", timing.Update,
+		safe, err := callPlugin(ctx, p, "ConcurrentSafe", timing.Update,
 			func() (bool, error) { return capability.ConcurrentSafe(), nil })
 		if err != nil {
 			return nil, err
@@ -76,31 +76,33 @@ func newPlugin(
 	}
 	if capability, ok := loaded.Plugin.(device.Isolator); ok {
 		var err error
-		p.deny, err = call(ctx, p, "DenyEnvs", timing.Update,
+		p.denied, err = callPlugin(ctx, p, "DenyEnvs", timing.Update,
 			func() (map[string]string, error) { return maps.Clone(capability.DenyEnvs()), nil })
 		if err != nil {
 			return nil, err
 		}
-		if err := CheckFirewall(device.Firewall{Envs: p.deny}); err != nil {
+		if err := CheckFirewall(device.Firewall{Envs: p.denied}); err != nil {
 			return nil, fmt.Errorf("device plugin %q: DenyEnvs: %w", p.name, err)
 		}
 	}
 	if capability, ok := loaded.Plugin.(device.Firewalled); ok {
 		var err error
-		p.wall, err = call(ctx, p, "Firewall", timing.Update,
+		p.firewall, err = callPlugin(ctx, p, "Firewall", timing.Update,
 			func() (device.Firewall, error) { return cloneFirewall(capability.Firewall()), nil })
 		if err != nil {
 			return nil, err
 		}
-		if err := CheckFirewall(p.wall); err != nil {
+		if err := CheckFirewall(p.firewall); err != nil {
 			return nil, fmt.Errorf("device plugin %q: Firewall: %w", p.name, err)
 		}
 	}
 	return p, nil
 }
 
-// call calls the plugin. do may outlive the call, so it must own what it uses.
-func call[T any](ctx context.Context, p *plugin, method string, limit time.Duration, do func() (T, error)) (T, error) {
+// callPlugin calls the plugin. do may outlive the call, so it must own what it uses.
+func callPlugin[T any](
+	ctx context.Context, p *plugin, method string, limit time.Duration, do func() (T, error),
+) (T, error) {
 	return plugincall.Do(ctx, p.caller, plugincall.Call{Method: method, Timeout: limit}, do)
 }
 
@@ -109,12 +111,12 @@ func (p *plugin) Label() string { return p.name }
 
 // Firewall implements Source.
 func (p *plugin) Firewall(holds bool) device.Firewall {
-	if holds || len(p.deny) == 0 {
-		return p.wall
+	if holds || len(p.denied) == 0 {
+		return p.firewall
 	}
-	all := p.wall
-	all.Envs = maps.Clone(p.deny)
-	maps.Copy(all.Envs, p.wall.Envs)
+	all := p.firewall
+	all.Envs = maps.Clone(p.denied)
+	maps.Copy(all.Envs, p.firewall.Envs)
 	return all
 }
 
@@ -132,7 +134,7 @@ func (p *plugin) run(ctx context.Context, nodeName string, holdings Holdings, ch
 	ctx = klog.NewContext(ctx, logger)
 	retry := startBackoff(p.timing.Interval)
 	for {
-		_, err := call(ctx, p, "Start", p.timing.Start, func() (struct{}, error) {
+		_, err := callPlugin(ctx, p, "Start", p.timing.Start, func() (struct{}, error) {
 			return struct{}{},
 				p.device.Start()
 		})
@@ -143,7 +145,7 @@ func (p *plugin) run(ctx context.Context, nodeName string, holdings Holdings, ch
 			return
 		}
 		if p.record(nil, nil, err) {
-			logger.Error(err, "Device plugin does not start; it offers no devices and is tried again")
+			logger.Error(err, "Device plugin does not start and offers no devices; will retry")
 			changed()
 		}
 		if !sleep(ctx, retry.Step()) {
@@ -185,14 +187,14 @@ func startBackoff(first time.Duration) wait.Backoff {
 }
 
 // reportHeld reports to a plugin that makes devices itself which ones pods hold. After an error the
-// plugin must not be asked for its devices: it would go by previous holders.
+// plugin must not be queried for its devices: it would go by previous holders.
 func (p *plugin) reportHeld(ctx context.Context, holdings Holdings) error {
 	reshaper, ok := p.device.(device.Reshaper)
 	if !ok {
 		return nil
 	}
 	devices, complete := holdings.Held()
-	_, err := call(ctx, p, "SetHeld", p.timing.Update, func() (struct{}, error) {
+	_, err := callPlugin(ctx, p, "SetHeld", p.timing.Update, func() (struct{}, error) {
 		reshaper.SetHeld(devices, complete)
 		return struct{}{}, nil
 	})
@@ -203,7 +205,7 @@ func (p *plugin) reportHeld(ctx context.Context, holdings Holdings) error {
 // outcome, and is neither copied nor checked again.
 func (p *plugin) query(ctx context.Context, nodeName string) (*types.NodeInfo, error) {
 	last := p.last
-	info, err := call(ctx, p, "UpdateNodeInfo", p.timing.Update, func() (*types.NodeInfo, error) {
+	info, err := callPlugin(ctx, p, "UpdateNodeInfo", p.timing.Update, func() (*types.NodeInfo, error) {
 		info := newReport(nodeName, last)
 		if err := p.device.UpdateNodeInfo(info); err != nil {
 			return nil, err
@@ -218,13 +220,13 @@ func (p *plugin) query(ctx context.Context, nodeName string) (*types.NodeInfo, e
 		return nil, err
 	}
 	if info != last {
-		p.last, p.lastOf = info, CheckReport(info)
-		if p.lastOf != nil {
-			p.lastOf = fmt.Errorf("device plugin %q: %w", p.name, p.lastOf)
+		p.last, p.lastErr = info, CheckReport(info)
+		if p.lastErr != nil {
+			p.lastErr = fmt.Errorf("device plugin %q: %w", p.name, p.lastErr)
 		}
 	}
-	if p.lastOf != nil {
-		return nil, p.lastOf
+	if p.lastErr != nil {
+		return nil, p.lastErr
 	}
 	return info, nil
 }
@@ -255,7 +257,7 @@ func sameText(a, b error) bool {
 func (p *plugin) Allocate(ctx context.Context, claim Claim) (inject.Addition, error) {
 	// Deep copies: the plugin may change and keep what it is given.
 	pod, container := claim.Pod.Clone(), claim.Container.Clone()
-	return call(ctx, p, "Allocate", p.timing.Allocate, func() (inject.Addition, error) {
+	return callPlugin(ctx, p, "Allocate", p.timing.Allocate, func() (inject.Addition, error) {
 		allocation, err := Allocate(p.device, pod, container)
 		return inject.NewAddition(p.name, allocation), err
 	})

@@ -5,6 +5,9 @@ package plugins
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"slices"
 
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
@@ -54,11 +57,21 @@ type State struct {
 	Serving bool
 	// Err says what is wrong with the source, if anything. It names the source.
 	Err error
-	// Withheld says why the source's devices are another's for now, if they are. Info has none
-	// then, and the source is not unwell: the inventory is complete without them.
-	Withheld error
+	// Withheld are extended resources of the source that are another's for now, each with the
+	// reason; usually none. None of the source's devices is allocatable then, and it is not unwell.
+	// It is never changed.
+	Withheld map[types.ResourceName]error
 	// Remark says what is odd about the source and costs nothing, if anything. It names the source.
 	Remark error
+}
+
+// ErrWithheld says why the source's devices are another's for now, or is nil.
+func (s State) ErrWithheld() error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(s.Withheld)) {
+		errs = append(errs, s.Withheld[name])
+	}
+	return errors.Join(errs...)
 }
 
 // Claim is a container and the devices that it is granted.

@@ -29,7 +29,7 @@ func (p *plugin) usage(ctx context.Context) (all map[string]device.Usage, report
 	if !reports {
 		return nil, false, nil
 	}
-	all, err = call(ctx, p, "DeviceUsage", p.timing.Update, reporter.DeviceUsage)
+	all, err = callPlugin(ctx, p, "DeviceUsage", p.timing.Update, reporter.DeviceUsage)
 	return all, true, err
 }
 
@@ -52,9 +52,9 @@ func (m *Manager) Usage(ctx context.Context) (all map[string]device.Usage, repor
 			continue
 		}
 		for name := range member.state.Info.Capacity {
-			of := path.Dir(string(name))
-			if usage, known := read[of]; known && inventory.owners[name] == member {
-				all[of] = sanitizeUsage(usage)
+			devicePath := path.Dir(string(name))
+			if usage, known := read[devicePath]; known && inventory.owners[name] == member {
+				all[devicePath] = sanitizeUsage(usage)
 			}
 		}
 	}
@@ -64,8 +64,8 @@ func (m *Manager) Usage(ctx context.Context) (all map[string]device.Usage, repor
 // sanitizeUsage returns what counts of a plugin's answer: numbers that make no sense are unknown,
 // and a process counts once.
 func sanitizeUsage(usage device.Usage) device.Usage {
-	bytes := func(r device.Reading) device.Reading { return within(r, maxMemory) }
-	percent := func(r device.Reading) device.Reading { return within(r, 100) }
+	bytes := func(r device.Reading) device.Reading { return inRange(r, maxMemory) }
+	percent := func(r device.Reading) device.Reading { return inRange(r, 100) }
 	kept := device.Usage{
 		MemoryTotal: bytes(usage.MemoryTotal), MemoryUsed: bytes(usage.MemoryUsed),
 		Utilization: percent(usage.Utilization), Complete: usage.Complete,
@@ -84,8 +84,8 @@ func sanitizeUsage(usage device.Usage) device.Usage {
 	return kept
 }
 
-// within returns the reading, or an unknown one if the number is not from 0 to most.
-func within(r device.Reading, most int64) device.Reading {
+// inRange returns the reading, or an unknown one if the number is not from 0 to most.
+func inRange(r device.Reading, most int64) device.Reading {
 	if value, known := r.Value(); !known || value < 0 || value > most {
 		return device.Reading{}
 	}

@@ -56,7 +56,7 @@ func (d Devices) replaces(extended string) bool {
 
 // Healthy returns the allocatable devices, by resource and ID.
 func (d Devices) Healthy() []Device {
-	return d.Of(func(yield func(types.ResourceName) bool) {
+	return d.ForResources(func(yield func(types.ResourceName) bool) {
 		for name, quantity := range d.Allocatable {
 			if quantity > 0 && !yield(name) {
 				return
@@ -65,9 +65,9 @@ func (d Devices) Healthy() []Device {
 	})
 }
 
-// Of returns the devices of the resources, each once, by resource and ID. It omits devices for
-// which the API has no name.
-func (d Devices) Of(names iter.Seq[types.ResourceName]) []Device {
+// ForResources returns the devices of the resources, each once, by resource and ID. It omits
+// devices for which the API has no name.
+func (d Devices) ForResources(names iter.Seq[types.ResourceName]) []Device {
 	var devices []Device
 	seen := map[string]bool{}
 	for name := range names {

@@ -71,7 +71,7 @@ func TestNamesOfDevices(t *testing.T) {
 				{"nvidia.com/gpu", "GPU-0", []int{0}}, {"nvidia.com/gpu", "GPU-1", []int{1}}},
 		},
 	} {
-		got := Devices{Names: extendedByLevel{}}.Of(slices.Values(test.names))
+		got := Devices{Names: extendedByLevel{}}.ForResources(slices.Values(test.names))
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -84,7 +84,8 @@ func FuzzEveryNameCanBeSentOrIsLeftOut(f *testing.F) {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		devices := Devices{Names: extendedByLevel{}}.Of(slices.Values([]types.ResourceName{types.ResourceName(name)}))
+		names := slices.Values([]types.ResourceName{types.ResourceName(name)})
+		devices := Devices{Names: extendedByLevel{}}.ForResources(names)
 		if len(devices) > 1 {
 			t.Errorf("%q is %d devices", name, len(devices))
 		}

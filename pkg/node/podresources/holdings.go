@@ -52,5 +52,5 @@ func (h holdings) deviceList(pod podName, container string) []Device {
 	if !ok {
 		return nil
 	}
-	return h.devices.Of(maps.Values(grant.PodInfo.RunningContainers[container].AllocateFrom))
+	return h.devices.ForResources(maps.Values(grant.PodInfo.RunningContainers[container].AllocateFrom))
 }

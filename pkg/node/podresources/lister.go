@@ -31,7 +31,7 @@ func (l *lister) List(ctx context.Context,
 	// Read the grants after the call, so that they include those of all pods in the answer.
 	now := l.server.holdings(ctx, listing{pods: namesOf(answer.GetPodResources()...), all: true})
 	for _, pod := range answer.GetPodResources() {
-		complete(pod, now)
+		addDevices(pod, now)
 	}
 	return answer, nil
 }
@@ -43,7 +43,7 @@ func (l *lister) Get(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	complete(answer.GetPodResources(), l.server.holdings(ctx, listing{pods: namesOf(answer.GetPodResources())}))
+	addDevices(answer.GetPodResources(), l.server.holdings(ctx, listing{pods: namesOf(answer.GetPodResources())}))
 	return answer, nil
 }
 
@@ -55,7 +55,7 @@ func (l *lister) GetAllocatableResources(ctx context.Context,
 		return nil, err
 	}
 	devices := l.server.options.Devices.Devices()
-	answer.Devices = append(kubelets(answer.GetDevices(), devices), entries(devices.Healthy())...)
+	answer.Devices = append(knownEntries(answer.GetDevices(), devices), entries(devices.Healthy())...)
 	return answer, nil
 }
 
@@ -71,16 +71,16 @@ func namesOf[Pod interface {
 	return names
 }
 
-// kubelets returns the kubelet's entries that have a meaning.
-func kubelets[Entry interface{ GetResourceName() string }](all []Entry, devices Devices) []Entry {
+// knownEntries returns the kubelet's entries that have a meaning.
+func knownEntries[Entry interface{ GetResourceName() string }](all []Entry, devices Devices) []Entry {
 	return slices.DeleteFunc(all, func(entry Entry) bool { return devices.replaces(entry.GetResourceName()) })
 }
 
-// complete adds the devices of the pod's containers.
-func complete(pod *podresourcesapi.PodResources, now holdings) {
+// addDevices adds the devices of the pod's containers.
+func addDevices(pod *podresourcesapi.PodResources, now holdings) {
 	for _, container := range pod.GetContainers() {
 		held := now.deviceList(podName{pod.GetNamespace(), pod.GetName()}, container.GetName())
-		container.Devices = append(kubelets(container.GetDevices(), now.devices), entries(held)...)
+		container.Devices = append(knownEntries(container.GetDevices(), now.devices), entries(held)...)
 	}
 }
 
@@ -106,7 +106,7 @@ func (l *alphaLister) List(ctx context.Context,
 	for _, pod := range answer.GetPodResources() {
 		for _, container := range pod.GetContainers() {
 			held := now.deviceList(podName{pod.GetNamespace(), pod.GetName()}, container.GetName())
-			container.Devices = append(kubelets(container.GetDevices(), now.devices), alphaEntries(held)...)
+			container.Devices = append(knownEntries(container.GetDevices(), now.devices), alphaEntries(held)...)
 		}
 	}
 	return answer, nil

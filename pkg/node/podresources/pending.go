@@ -83,7 +83,7 @@ func (s *Server) awaitKnown(ctx context.Context, listed listing) map[string]pods
 	if !complete {
 		return current
 	}
-	unknown := unknownOf(listed.pods, current)
+	unknown := unknownAmong(listed.pods, current)
 	s.unknown.forget(listed, unknown)
 	wait := s.unknown.wait(unknown)
 	if wait == 0 {
@@ -98,15 +98,15 @@ func (s *Server) awaitKnown(ctx context.Context, listed listing) map[string]pods
 		case <-ctx.Done():
 		}
 		current, _, changed = s.options.Pods.Current()
-		unknown = unknownOf(listed.pods, current)
+		unknown = unknownAmong(listed.pods, current)
 	}
 	s.unknown.forget(listed, unknown)
 	return current
 }
 
-// unknownOf returns those of the listed pods that are not among the current ones. One that has
+// unknownAmong returns those of the listed pods that are not among the current ones. One that has
 // ended is not the listed pod, but an earlier one of its name: the kubelet lists active pods.
-func unknownOf(listed []podName, current map[string]pods.Pod) []podName {
+func unknownAmong(listed []podName, current map[string]pods.Pod) []podName {
 	known := make(map[podName]bool, len(current))
 	for _, pod := range current {
 		if !pod.Ended {

@@ -47,6 +47,11 @@ type Pod struct {
 	// Failure is the pod's policy for failing devices, and its condition in the API server. It is
 	// not in the file: only the API server's value is current.
 	Failure Failure `json:"-"`
+	// OnShareExceeded is the pod's annotation KubeDevice/OnShareExceeded, empty for a pod without,
+	// and Failed are its containers that have last ended with an error. They are not in the file:
+	// only the API server's values are current.
+	OnShareExceeded string   `json:"-"`
+	Failed          []Failed `json:"-"`
 	// Tolerations are those of the pod's spec, and Started is the kubelet's start time of the pod.
 	// They are not in the file: only the API server's values are current.
 	Tolerations []corev1.Toleration `json:"-"`
@@ -71,6 +76,14 @@ type Failure struct {
 	Terminating bool
 	// GraceSeconds is how long a container of the pod may take to end.
 	GraceSeconds int64
+}
+
+// Failed is a container that has ended with an error.
+type Failed struct {
+	Container string
+	// ExitCode is not 0, and At when the container has ended.
+	ExitCode int32
+	At       time.Time
 }
 
 // Restarts reports whether the kubelet restarts the container after any exit code.
@@ -161,7 +174,9 @@ func (p Pod) equal(other Pod) bool {
 		slices.Equal(p.Containers, other.Containers) && maps.EqualFunc(p.Requests, other.Requests, slices.Equal) &&
 		maps.EqualFunc(p.Variables, other.Variables, slices.Equal) && maps.Equal(p.Counts, other.Counts) &&
 		p.Seal == other.Seal && p.Allocation == other.Allocation &&
-		p.Failure == other.Failure && slices.Equal(p.Unstarted, other.Unstarted) && p.Started.Equal(other.Started) &&
+		p.Failure == other.Failure && p.OnShareExceeded == other.OnShareExceeded &&
+		slices.EqualFunc(p.Failed, other.Failed, Failed.equal) &&
+		slices.Equal(p.Unstarted, other.Unstarted) && p.Started.Equal(other.Started) &&
 		apiequality.Semantic.DeepEqual(p.Tolerations, other.Tolerations)
 }
 
@@ -178,6 +193,8 @@ func summarize(pod *corev1.Pod) Pod {
 	summary.add(pod.Spec.Containers, false, pod.Spec.RestartPolicy)
 	summary.Counts = countsOf(pod)
 	summary.Failure = failureOf(pod)
+	summary.OnShareExceeded = pod.Annotations[deviceinfo.OnShareExceededAnnotation]
+	summary.Failed = failedOf(pod)
 	summary.Unstarted = unstarted(pod)
 	summary.Tolerations = pod.Spec.Tolerations
 	if pod.Status.StartTime != nil {
@@ -210,6 +227,24 @@ func failureOf(pod *corev1.Pod) Failure {
 		}
 	}
 	return f
+}
+
+func (f Failed) equal(other Failed) bool {
+	return f.Container == other.Container && f.ExitCode == other.ExitCode && f.At.Equal(other.At)
+}
+
+// failedOf returns the containers that have last ended with an error: those that have not been
+// started again, and those that have.
+func failedOf(pod *corev1.Pod) (failed []Failed) {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range list {
+			ended := cmp.Or(list[i].State.Terminated, list[i].LastTerminationState.Terminated)
+			if ended != nil && ended.ExitCode != 0 {
+				failed = append(failed, Failed{list[i].Name, ended.ExitCode, ended.FinishedAt.Time})
+			}
+		}
+	}
+	return failed
 }
 
 // restarts reports whether the kubelet restarts a container after any exit code. Restart rules may

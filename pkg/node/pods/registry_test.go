@@ -159,6 +159,27 @@ func TestSummaryOfAPod(t *testing.T) {
 			return pod
 		}(), Pod{Failure: Failure{Policy: "Evict", GracePeriod: "5s", Status: "False", Reason: "Lost",
 			Message: "it is", Terminating: true}}},
+		"its policy for shares, and its containers that have failed": {func() *corev1.Pod {
+			pod := podOf("u")
+			pod.Annotations = map[string]string{"KubeDevice/OnShareExceeded": "End"}
+			ended := func(code int32) corev1.ContainerState {
+				return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+					ExitCode: code, FinishedAt: metav1.Time{Time: time.Unix(int64(code), 0)},
+				}}
+			}
+			running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+			pod.Status.InitContainerStatuses = []corev1.ContainerStatus{
+				{Name: "done", ContainerID: "a", State: ended(0)},
+			}
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+				{Name: "failed", ContainerID: "b", State: ended(2), LastTerminationState: ended(1)},
+				{Name: "restarted", ContainerID: "c", State: running, LastTerminationState: ended(3)},
+				{Name: "runs", ContainerID: "d", State: running},
+			}
+			return pod
+		}(), Pod{OnShareExceeded: "End", Failed: []Failed{
+			{"failed", 2, time.Unix(2, 0)}, {"restarted", 3, time.Unix(3, 0)},
+		}}},
 	} {
 		test.pod.Spec.ServiceAccountName = "trainer"
 		if test.want.Failure.GraceSeconds == 0 {
@@ -285,7 +306,7 @@ func TestLookupOfAnUnknownPodTimesOut(t *testing.T) {
 
 func TestDetectsMissedDeletions(t *testing.T) {
 	r := NewRegistry(0)
-	r.note(podOf("u"))
+	r.noteObject(podOf("u"))
 	r.forget(cache.DeletedFinalStateUnknown{Key: "default/pod-u", Obj: podOf("u")})
 	if r.Active("u") {
 		t.Error("still active")
@@ -297,7 +318,7 @@ func TestForgetsDeletedPodsAfterAWhile(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
 	r.clock = clock
 	for _, uid := range []string{"a", "b"} {
-		r.note(podOf(uid))
+		r.noteObject(podOf(uid))
 	}
 	r.remove("a")
 	clock.SetTime(clock.Now().Add(2 * keepGone))
@@ -318,6 +339,16 @@ type plugins struct {
 
 // ExtendedResources implements Plugins.
 func (p *plugins) ExtendedResources() ([]sdk.ResourceName, bool) { return p.names, p.complete }
+
+func TestReadingUnchangedDeviceResourcesAllocatesNothing(t *testing.T) {
+	r, p := NewRegistry(0), &plugins{names: []sdk.ResourceName{"a.com/x", "b.com/y"}}
+	r.Follow(p)
+	for _, p.complete = range []bool{false, true} {
+		if allocations := testing.AllocsPerRun(10, func() { r.DeviceResources() }); allocations > 0 {
+			t.Errorf("plugins complete: %v: %v allocations", p.complete, allocations)
+		}
+	}
+}
 
 func TestDeviceResources(t *testing.T) {
 	const nic = "example.com/nic"
@@ -372,8 +403,8 @@ func TestRequestsOfAPod(t *testing.T) {
 func TestStateSurvivesARestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pods")
 	before := NewRegistry(0)
-	before.note(podOf("stays", requestingContainer("main", gpu, "1")))
-	before.note(podOf("goes", corev1.Container{Name: "main"}))
+	before.noteObject(podOf("stays", requestingContainer("main", gpu, "1")))
+	before.noteObject(podOf("goes", corev1.Container{Name: "main"}))
 	before.remove("goes")
 	before.Follow(&plugins{[]sdk.ResourceName{gpu}, true})
 	before.DeviceResources()

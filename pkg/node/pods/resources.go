@@ -5,6 +5,7 @@ package pods
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -12,7 +13,7 @@ import (
 // Plugins are the device plugins of the node. *plugins.Latest implements it.
 type Plugins interface {
 	// ExtendedResources returns the names of the extended resources that the plugins publish now,
-	// and whether every plugin has reported them without an error. It does not block.
+	// each once, and whether every plugin has reported them without an error. It does not block.
 	ExtendedResources() (names []types.ResourceName, complete bool)
 }
 
@@ -60,15 +61,20 @@ func (r *Registry) NotePublished(names []string) {
 	r.setResources(r.resources, published, true)
 }
 
-// setResources sets the resources to previous and names. The caller holds mu.
+// setResources sets the resources to previous, which are none or those that are set, and names.
+// Each creation of a container reads them several times, so it allocates nothing without a
+// change. The caller holds mu.
 func (r *Registry) setResources(previous map[types.ResourceName]bool, names []types.ResourceName, all bool) {
+	isNew := func(name types.ResourceName) bool { return !r.resources[name] }
+	same := len(r.resources) == max(len(previous), len(names)) && !slices.ContainsFunc(names, isNew)
+	if same && all == r.allKnown {
+		return
+	}
 	next := map[types.ResourceName]bool{}
 	maps.Copy(next, previous)
 	for _, name := range names {
 		next[name] = true
 	}
-	if all != r.allKnown || !maps.Equal(next, r.resources) {
-		r.resources, r.allKnown = next, all
-		r.notify()
-	}
+	r.resources, r.allKnown = next, all
+	r.notify()
 }

@@ -13,6 +13,12 @@ import (
 // false for a container of which no status is known.
 func (p Pod) NeverStarted(container string) bool { return slices.Contains(p.Unstarted, container) }
 
+// NoneStarted reports whether the kubelet has reported all containers of the pod and created none.
+func (p Pod) NoneStarted() bool {
+	hasStarted := func(c Container) bool { return !p.NeverStarted(c.Name) }
+	return len(p.Unstarted) > 0 && !slices.ContainsFunc(p.Containers, hasStarted)
+}
+
 // unstarted returns the containers that the kubelet reports and never created, in the order of the
 // pod's statuses.
 func unstarted(pod *corev1.Pod) (names []string) {
@@ -36,6 +42,7 @@ func stripStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 		kept[i] = corev1.ContainerStatus{
 			Name: statuses[i].Name, ContainerID: statuses[i].ContainerID, RestartCount: statuses[i].RestartCount,
 			LastTerminationState: statuses[i].LastTerminationState,
+			State:                corev1.ContainerState{Terminated: statuses[i].State.Terminated},
 		}
 	}
 	return kept

@@ -38,14 +38,14 @@ func (r *Registry) Watch(ctx context.Context, client kubernetes.Interface, nodeN
 		ObjectType:    &corev1.Pod{},
 		Transform:     strip,
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc: func(object any) { r.note(object) },
+			AddFunc: func(object any) { r.noteObject(object) },
 			UpdateFunc: func(old, object any) {
 				// A pod that was deleted and created again while the watch was down is one update
 				// to it.
 				if old.(*corev1.Pod).UID != object.(*corev1.Pod).UID {
 					r.forget(old)
 				}
-				r.note(object)
+				r.noteObject(object)
 			},
 			DeleteFunc: func(object any) { r.forget(object) },
 		},
@@ -65,7 +65,7 @@ func (r *Registry) Watch(ctx context.Context, client kubernetes.Interface, nodeN
 	<-stopped
 }
 
-func (r *Registry) note(object any) {
+func (r *Registry) noteObject(object any) {
 	pod := object.(*corev1.Pod)
 	r.set(string(pod.UID), summarize(pod))
 }
@@ -112,6 +112,7 @@ func strip(object any) (any, error) {
 	}
 	keep(deviceinfo.OnDeviceFailureAnnotation)
 	keep(deviceinfo.DeviceFailureGracePeriodAnnotation)
+	keep(deviceinfo.OnShareExceededAnnotation)
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == deviceinfo.DevicesHealthyCondition {
 			kept.Status.Conditions = []corev1.PodCondition{condition}

@@ -21,7 +21,7 @@ const checkInterval = 10 * time.Second
 // methods are safe for concurrent use.
 type Agreement struct {
 	set  seal.Mode // by --seal-mode, or ""
-	keys Stated
+	keys ModeSource
 
 	announced bool // only Run uses it
 
@@ -29,8 +29,8 @@ type Agreement struct {
 	valid, missing int // allocations since the start
 }
 
-// Stated are keys that state a mode. *Keys implements it.
-type Stated interface {
+// ModeSource are keys that state a mode. *Keys implements it.
+type ModeSource interface {
 	// Mode returns the mode, or "" for none.
 	Mode() seal.Mode
 	// Verifier returns the keys, and a channel that is closed when they change. Its error says why
@@ -39,7 +39,7 @@ type Stated interface {
 }
 
 // NewAgreement returns the agreement of a node on which the flag sets this mode, "" for none.
-func NewAgreement(set seal.Mode, keys Stated) *Agreement { return &Agreement{set: set, keys: keys} }
+func NewAgreement(set seal.Mode, keys ModeSource) *Agreement { return &Agreement{set: set, keys: keys} }
 
 // Verifier returns the scheduler's keys. Its error says why no key is known.
 func (a *Agreement) Verifier() (*seal.Verifier, error) {

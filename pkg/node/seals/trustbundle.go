@@ -105,7 +105,7 @@ func (k *Keys) bundleError(err error) error {
 // does not serve trust bundles forbids them to nodes, too.
 func (k *Keys) noteError(ctx context.Context, client kubernetes.Interface, err error) error {
 	switch {
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err) && !serves(client):
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err) && !servesTrustBundles(client):
 		k.fail(ctx, errNotServed)
 	case apierrors.IsForbidden(err):
 		k.fail(ctx, errForbidden)
@@ -113,8 +113,8 @@ func (k *Keys) noteError(ctx context.Context, client kubernetes.Interface, err e
 	return err
 }
 
-// serves reports whether the API server serves trust bundles, as far as it says.
-func serves(client kubernetes.Interface) bool {
+// servesTrustBundles reports whether the API server serves trust bundles, as far as it says.
+func servesTrustBundles(client kubernetes.Interface) bool {
 	list, err := client.Discovery().ServerResourcesForGroupVersion(certificatesv1.SchemeGroupVersion.String())
 	if err != nil {
 		return !apierrors.IsNotFound(err)

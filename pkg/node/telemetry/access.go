@@ -105,7 +105,7 @@ func (a *Access) status(request *http.Request) int {
 	defer cancel()
 	status, err := a.review(ctx, token, request.URL.Path)
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Cannot find out whether a request may read", logkey.Path, request.URL.Path,
+		klog.FromContext(ctx).V(2).Info("Cannot determine whether a request may read", logkey.Path, request.URL.Path,
 			logkey.Remote, request.RemoteAddr, logkey.Reason, err.Error())
 		return http.StatusServiceUnavailable
 	}

@@ -94,7 +94,7 @@ func TestMetricsAreReadByThoseWhomTheAPIServerLets(t *testing.T) {
 	before := api.calls.Load()
 	get("/metrics", "Bearer token-of-prometheus")
 	if api.calls.Load() != before {
-		t.Error("the API server is asked for each scrape")
+		t.Error("the API server is queried at each scrape")
 	}
 	local := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 	local.RemoteAddr = "127.0.0.1:40000"

@@ -102,7 +102,7 @@ func (o *Options) check(ctx context.Context) error {
 		switch {
 		case err == nil && slices.Contains(nodes, pod.Spec.NodeName):
 			hold = append(hold, fmt.Sprintf("%s/%s (on %s)", pod.Namespace, pod.Name, pod.Spec.NodeName))
-		case o.SchedulerGoes && waits(&pod):
+		case o.SchedulerGoes && isWaiting(&pod):
 			wait = append(wait, pod.Namespace+"/"+pod.Name)
 		}
 	}
@@ -111,11 +111,11 @@ func (o *Options) check(ctx context.Context) error {
 		found = append(found, fmt.Errorf("%d pods hold devices: %s; a container of theirs that is created again would "+
 			"have no device: let them end, delete them, or have them evicted (helm rollback to the last revision of "+
 			"helm history, helm upgrade --reuse-values --set uninstall.drain=true, and uninstall again)", len(hold),
-			list(hold)))
+			joinNames(hold)))
 	}
 	if len(wait) > 0 {
 		found = append(found, fmt.Errorf("%d pods wait for the scheduler %s, which no other serves: %s; delete them",
-			len(wait), schedulerName, list(wait)))
+			len(wait), schedulerName, joinNames(wait)))
 	}
 	if len(found) > 0 {
 		return fmt.Errorf("nothing was uninstalled: %w", errors.Join(found...))
@@ -134,8 +134,8 @@ func (o *Options) pods(ctx context.Context) ([]corev1.Pod, error) {
 	}), nil
 }
 
-// waits reports whether a pod waits for KubeDevice's scheduler.
-func waits(pod *corev1.Pod) bool {
+// isWaiting reports whether a pod waits for KubeDevice's scheduler.
+func isWaiting(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName == "" && pod.Spec.SchedulerName == schedulerName && pod.DeletionTimestamp == nil
 }
 
@@ -177,7 +177,7 @@ func (o *Options) giveBack(ctx context.Context) error {
 			o.progress("all nodes are given back")
 			return agent.Order(ctx, o.Client, o.Namespace, o.Drain, lastOrderTimeout)
 		}
-		if now := list(nodes); err == nil && now != said {
+		if now := joinNames(nodes); err == nil && now != said {
 			said = now
 			o.progress("nodes are being given back: %s", now)
 		}
@@ -200,7 +200,7 @@ func (o *Options) checkNoneEnrolled(ctx context.Context, noAgents error) error {
 	if len(nodes) > 0 {
 		return fmt.Errorf("nothing was uninstalled: nodes are enrolled, and no agent gives them back: %s: %w: roll "+
 			"back to the mode that they were enrolled with (helm history, helm rollback), and uninstall again",
-			list(nodes), noAgents)
+			joinNames(nodes), noAgents)
 	}
 	o.progress("no node is enrolled")
 	return nil
@@ -222,7 +222,7 @@ func (o *Options) freePods(ctx context.Context) error {
 	if len(waiting) > 0 {
 		o.progress("%d pods wait for the scheduler %s, which goes, and will wait until they are deleted: %s; where "+
 			"their controllers create them with this name again, take it out of the pod template", len(waiting),
-			schedulerName, list(names(waiting)))
+			schedulerName, joinNames(podNames(waiting)))
 	}
 	return nil
 }
@@ -248,7 +248,7 @@ func (o *Options) evictNamedByPolicy(ctx context.Context) error {
 			break
 		}
 		o.progress("pods that wait for the scheduler %s are evicted, so that their controllers create them without "+
-			"its name: %s", schedulerName, list(names(waiting)))
+			"its name: %s", schedulerName, joinNames(podNames(waiting)))
 		evicted = true
 		if changed, err = o.evictUnchanged(ctx, waiting); err != nil {
 			return err
@@ -283,7 +283,7 @@ func (o *Options) evictUnchanged(ctx context.Context, pods []corev1.Pod) (change
 // waiting returns the pods that wait for KubeDevice's scheduler.
 func (o *Options) waiting(ctx context.Context) ([]corev1.Pod, error) {
 	pods, err := o.pods(ctx)
-	return slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return !waits(&pod) }), err
+	return slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return !isWaiting(&pod) }), err
 }
 
 // sleep waits for the duration, or until ctx ends.
@@ -319,7 +319,7 @@ func ignoreNotFound(err error) error {
 
 func (o *Options) progress(format string, args ...any) { fmt.Fprintf(o.Progress, format+"\n", args...) }
 
-func names(pods []corev1.Pod) []string {
+func podNames(pods []corev1.Pod) []string {
 	var all []string
 	for _, pod := range pods {
 		all = append(all, pod.Namespace+"/"+pod.Name)
@@ -327,8 +327,8 @@ func names(pods []corev1.Pod) []string {
 	return all
 }
 
-// list joins names, and shortens a long list.
-func list(names []string) string {
+// joinNames joins names, and shortens a long list.
+func joinNames(names []string) string {
 	slices.Sort(names)
 	if more := len(names) - namedPods; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:namedPods], ", "), more)

@@ -265,7 +265,7 @@ func TestPodsNamedByThePolicyAreCreatedAgainWithoutTheName(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(pods.Items) != 1 || pods.Items[0].Spec.SchedulerName != corev1.DefaultSchedulerName {
-			t.Errorf("pods %q, want one that another scheduler serves", names(pods.Items))
+			t.Errorf("pods %q, want one that another scheduler serves", podNames(pods.Items))
 		}
 		if text := strings.Join(*said, "\n"); strings.Contains(text, "will wait until they are deleted") {
 			t.Errorf("it says %q", *said)

@@ -56,23 +56,23 @@ var errReused = errors.New("the process has ended, and its PID is another one's"
 // later, is another one. Where the main thread has ended, and others run, it is what /proc says of
 // one of those.
 func (p processes) cgroups(pid int, running int64) (string, error) {
-	of := strconv.Itoa(pid)
-	before, err := p.stat(of)
+	process := strconv.Itoa(pid)
+	before, err := p.stat(process)
 	if err != nil {
 		return "", err
 	}
 	if before.started >= running {
 		return "", errReused
 	}
-	thread := of
+	thread := process
 	if before.exiting {
-		thread = p.liveThread(of)
+		thread = p.liveThread(process)
 	}
 	text, err := fs.ReadFile(p.proc, thread+"/cgroup")
 	if err != nil {
 		return "", err
 	}
-	after, err := p.stat(of)
+	after, err := p.stat(process)
 	if err != nil {
 		return "", err
 	}
@@ -85,24 +85,24 @@ func (p processes) cgroups(pid int, running int64) (string, error) {
 // liveThread returns the directory in /proc of the first of a process's threads that has not ended,
 // or of the process if none of the first ones is so. A process that traces its own threads can keep
 // any number of them that have ended, so the threads that are read are bounded.
-func (p processes) liveThread(of string) string {
-	file, err := p.proc.Open(of + "/task")
+func (p processes) liveThread(process string) string {
+	file, err := p.proc.Open(process + "/task")
 	if err != nil {
-		return of
+		return process
 	}
 	defer func() { _ = file.Close() }() // it was only read
 	dir, ok := file.(fs.ReadDirFile)
 	if !ok {
-		return of
+		return process
 	}
 	threads, _ := dir.ReadDir(maxThreads) // what it has read before an error counts
 	for _, entry := range threads {
-		thread := of + "/task/" + entry.Name()
+		thread := process + "/task/" + entry.Name()
 		if stat, err := p.stat(thread); err == nil && !stat.exiting {
 			return thread
 		}
 	}
-	return of
+	return process
 }
 
 // stat is what /proc says of a process or a thread.
@@ -112,15 +112,15 @@ type stat struct {
 }
 
 // stat reads the stat of a process or a thread, by its directory in /proc.
-func (p processes) stat(of string) (stat, error) {
-	text, err := fs.ReadFile(p.proc, of+"/stat")
+func (p processes) stat(process string) (stat, error) {
+	text, err := fs.ReadFile(p.proc, process+"/stat")
 	if err != nil {
 		return stat{}, err
 	}
 	// The command's name is in parentheses, and may have any bytes itself.
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(fields) <= startField {
-		return stat{}, fmt.Errorf("/proc/%s/stat has %d fields after the command's name", of, len(fields))
+		return stat{}, fmt.Errorf("/proc/%s/stat has %d fields after the command's name", process, len(fields))
 	}
 	flags, flagsErr := strconv.ParseUint(string(fields[flagsField]), 10, 64)
 	started, err := strconv.ParseInt(string(fields[startField]), 10, 64)

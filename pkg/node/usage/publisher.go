@@ -83,13 +83,14 @@ func (p *Publisher) consider(now *deviceinfo.Usage) {
 func publication(latest *Snapshot) *deviceinfo.Usage {
 	usage := &deviceinfo.Usage{Time: latest.Time, Devices: map[string]deviceinfo.DeviceUsage{}}
 	for _, d := range latest.Devices {
-		of := deviceinfo.DeviceUsage{MemoryTotal: d.MemoryTotal, MemoryUsed: d.MemoryUsed, Unowned: d.Unowned.Memory}
+		deviceUsage := deviceinfo.DeviceUsage{MemoryTotal: d.MemoryTotal, MemoryUsed: d.MemoryUsed,
+			Unowned: d.Unowned.Memory}
 		for _, c := range d.Containers {
-			of.Containers = append(of.Containers, deviceinfo.ContainerUsage{
+			deviceUsage.Containers = append(deviceUsage.Containers, deviceinfo.ContainerUsage{
 				PodUID: c.PodUID, Container: c.Name, MemoryUsed: c.Memory,
 			})
 		}
-		usage.Devices[deviceinfo.DevicePath(d.Name)] = of
+		usage.Devices[deviceinfo.DevicePath(d.Name)] = deviceUsage
 	}
 	return usage
 }

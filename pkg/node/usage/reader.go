@@ -49,6 +49,8 @@ type Options struct {
 	Clock clock.WithTicker
 	// Interval is the time between two readings.
 	Interval time.Duration
+	// Contexts is how much of the memory of processes does not count against shares.
+	Contexts ContextMemory
 }
 
 // Reader reads the usage of the node's devices. All methods are safe for concurrent use, but Read,
@@ -135,13 +137,13 @@ func (r *Reader) Read(ctx context.Context) *Snapshot {
 	}
 	r.containers.begin(s.now)
 	for name := range inventory.Node.Capacity {
-		of := path.Dir(string(name))
-		usage, known := all[of]
+		devicePath := path.Dir(string(name))
+		usage, known := all[devicePath]
 		if !known {
 			continue
 		}
-		delete(all, of) // it has several resources
-		read := s.device(ctx, of, usage)
+		delete(all, devicePath) // it has several resources
+		read := s.device(ctx, devicePath, usage, r.options.Contexts.Of(modelOf(inventory.Attributes[devicePath])))
 		read.Resource = name
 		snapshot.Devices = append(snapshot.Devices, read)
 	}
@@ -166,10 +168,11 @@ type owner struct {
 	known bool
 }
 
-// device returns the usage of a device by containers.
-func (s *scan) device(ctx context.Context, name string, usage device.Usage) Device {
+// device returns the usage of a device by containers. contextMemory is that of each process.
+func (s *scan) device(ctx context.Context, name string, usage device.Usage, contextMemory int64) Device {
 	d := Device{
 		Name: name, MemoryTotal: usage.MemoryTotal, MemoryUsed: usage.MemoryUsed, Utilization: usage.Utilization,
+		Complete: usage.Complete,
 	}
 	none := Consumption{}
 	if usage.Complete {
@@ -179,32 +182,32 @@ func (s *scan) device(ctx context.Context, name string, usage device.Usage) Devi
 	held := s.holdings[name]
 	users := map[Identity]*Consumption{}
 	for _, p := range usage.Processes {
-		of := s.owner(ctx, p.PID)
-		if !of.known {
-			d.Unowned.add(p)
+		user := s.owner(ctx, p.PID)
+		if !user.known {
+			d.Unowned.add(p, 0)
 			continue
 		}
-		if users[of.Identity] == nil {
+		if users[user.Identity] == nil {
 			consumption := none
-			users[of.Identity] = &consumption
+			users[user.Identity] = &consumption
 		}
-		users[of.Identity].add(p)
+		users[user.Identity].add(p, contextMemory)
 	}
 	using := map[Identity]bool{} // by holder
-	for of, consumption := range users {
-		holder := of
+	for user, consumption := range users {
+		holder := user
 		holder.ID = ""
 		using[holder] = true
-		c := Container{Identity: of, Consumption: *consumption, Share: device.Read(0)}
+		c := Container{Identity: user, Consumption: *consumption, Share: device.Read(0)}
 		if h, holds := held[holder]; holds {
 			c.Holds, c.Share = true, h.share(usage.MemoryTotal)
 		}
 		d.Containers = append(d.Containers, c)
 	}
-	for of, h := range held {
-		if !using[of] {
+	for user, h := range held {
+		if !using[user] {
 			d.Containers = append(d.Containers, Container{
-				Identity: of, Consumption: none, Holds: true, Share: h.share(usage.MemoryTotal),
+				Identity: user, Consumption: none, Holds: true, Share: h.share(usage.MemoryTotal),
 			})
 		}
 	}
@@ -220,14 +223,14 @@ func (i Identity) compare(other Identity) int {
 
 // owner returns the container of a process. It is looked up once in a scan.
 func (s *scan) owner(ctx context.Context, pid int) owner {
-	if of, known := s.owners[pid]; known {
-		return of
+	if found, known := s.owners[pid]; known {
+		return found
 	}
-	var of owner
+	var found owner
 	if cgroups, err := s.processes.cgroups(pid, s.running); err == nil { // else it has ended
-		of.Identity, of.known, err = s.containers.owner(ctx, s.now, cgroups)
+		found.Identity, found.known, err = s.containers.owner(ctx, s.now, cgroups)
 		s.err = cmp.Or(s.err, err)
 	}
-	s.owners[pid] = of
-	return of
+	s.owners[pid] = found
+	return found
 }

@@ -43,9 +43,9 @@ func holdings(list []grants.Allocation, capacity types.ResourceList) map[string]
 			grant.PodInfo.InitContainers, grant.PodInfo.RunningContainers, grant.Leaving,
 		} {
 			for name, container := range containers {
-				of := Identity{PodUID: grant.PodUID, Namespace: grant.Namespace, Pod: grant.Name, Name: name}
+				identity := Identity{PodUID: grant.PodUID, Namespace: grant.Namespace, Pod: grant.Name, Name: name}
 				for request, from := range container.AllocateFrom {
-					add(all, of, currentName(from, capacity), container.DevRequests[request], capacity)
+					add(all, identity, currentName(from, capacity), container.DevRequests[request], capacity)
 				}
 			}
 		}
@@ -65,7 +65,7 @@ func currentName(granted types.ResourceName, capacity types.ResourceList) types.
 
 // add adds a quantity of a resource to what a container holds.
 func add(
-	all map[string]map[Identity]holding, of Identity, from types.ResourceName, quantity int64,
+	all map[string]map[Identity]holding, identity Identity, from types.ResourceName, quantity int64,
 	capacity types.ResourceList,
 ) {
 	if !resource.IsGroupResourceName(from) || resource.IsEnumResource(from) || quantity <= 0 {
@@ -75,12 +75,12 @@ func add(
 	if all[name] == nil {
 		all[name] = map[Identity]holding{}
 	}
-	h := all[name][of]
+	h := all[name][identity]
 	// Who has all there is of any resource has the device alone.
 	most := capacity[from]
 	h.whole = h.whole || most > 0 && quantity >= most
 	if path.Base(string(from)) == memory {
 		h.memory += quantity
 	}
-	all[name][of] = h
+	all[name][identity] = h
 }

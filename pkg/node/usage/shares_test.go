@@ -99,7 +99,7 @@ func TestAContainerThatHoldsADeviceAndDoesNotUseItUsesNothing(t *testing.T) {
 	}
 }
 
-func TestWhatTheDriverDoesNotSayIsUnknown(t *testing.T) {
+func TestMissingReadingsAreUnknown(t *testing.T) {
 	h := newHost(2)
 	main, idle := h.run(1), h.run(2)
 	for n := range 2 {

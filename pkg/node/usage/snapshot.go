@@ -7,7 +7,7 @@
 // the container in whose cgroup it is, and the container runtime knows the container's pod. So this
 // needs the host's PID namespace and nothing of the container, and a container cannot hide in a
 // cgroup that it makes itself, which is below its own. Processes of no known container are counted,
-// too, as unowned. docs/usage.md has the limits.
+// too, as unowned. docs/use/usage.md has the limits.
 //
 // All devices are read at once, every few seconds. A reading says what was true at one time, and is
 // not a bound: what a process uses and releases between two readings is not seen.
@@ -40,6 +40,8 @@ type Device struct {
 	Resource types.ResourceName
 	// MemoryTotal, MemoryUsed and Utilization are as in device.Usage.
 	MemoryTotal, MemoryUsed, Utilization device.Reading
+	// Complete says that the driver lists all processes that use the device.
+	Complete bool
 	// Containers are those that use the device or hold it, in the order of their pods' names.
 	Containers []Container
 	// Unowned is what processes use that belong to no known container: programs on the host, and
@@ -53,7 +55,7 @@ type Container struct {
 	Identity
 	Consumption
 	// Holds says that the container was allocated the device, or a part of it. One that uses a
-	// device without that has got it past the scheduler.
+	// device without that has got it without the scheduler.
 	Holds bool
 	// Share is how many bytes of the device's memory the container was allocated: all for a whole
 	// device, 0 for one that it does not hold. It is unknown for a part that is not counted in
@@ -61,15 +63,15 @@ type Container struct {
 	Share device.Reading
 }
 
-// Exceeds returns how many bytes more than its share the container uses, or 0. It is 0 for what is
-// not known.
+// Exceeds returns how many bytes more than its share the container uses, or 0: the contexts of its
+// processes do not count, see ContextMemory. It is 0 for what is not known.
 func (c Container) Exceeds() int64 {
 	used, usedKnown := c.Memory.Value()
 	share, shareKnown := c.Share.Value()
 	if !usedKnown || !shareKnown {
 		return 0
 	}
-	return max(0, used-share)
+	return max(0, used-c.Contexts-share)
 }
 
 // Identity is a container of a pod.
@@ -88,13 +90,18 @@ type Consumption struct {
 	// Memory is the sum of what they use, in bytes. It is unknown if it is so of one of them, or if
 	// the driver does not list all processes.
 	Memory device.Reading
+	// Contexts is the part of Memory that counts as the processes' contexts, in bytes, see
+	// ContextMemory.
+	Contexts int64
 	// Utilization is the sum of what is known of them, in percent. It is unknown if nothing is.
 	Utilization device.Reading
 }
 
 // Plus returns what both use together.
 func (c Consumption) Plus(other Consumption) Consumption {
-	sum := Consumption{Processes: c.Processes + other.Processes, Utilization: c.Utilization}
+	sum := Consumption{
+		Processes: c.Processes + other.Processes, Contexts: c.Contexts + other.Contexts, Utilization: c.Utilization,
+	}
 	memory, known := c.Memory.Value()
 	if more, knows := other.Memory.Value(); known && knows {
 		sum.Memory = device.Read(memory + more)
@@ -106,7 +113,13 @@ func (c Consumption) Plus(other Consumption) Consumption {
 	return sum
 }
 
-// add adds a process.
-func (c *Consumption) add(p device.ProcessUsage) {
-	*c = c.Plus(Consumption{Processes: 1, Memory: p.Memory, Utilization: p.Utilization})
+// add adds a process, of whose memory at most context counts as its context.
+func (c *Consumption) add(p device.ProcessUsage, context int64) {
+	if c.Processes >= MaxContexts {
+		context = 0
+	}
+	used, _ := p.Memory.Value()
+	*c = c.Plus(Consumption{
+		Processes: 1, Memory: p.Memory, Contexts: min(used, context), Utilization: p.Utilization,
+	})
 }

@@ -313,7 +313,7 @@ func TestTheRuntimeListsItsContainersForNewCgroupsAlone(t *testing.T) {
 	}
 }
 
-func TestUsageWithoutTheRuntimeIsNobodysUntilItAnswers(t *testing.T) {
+func TestUsageHasNoOwnerUntilTheRuntimeAnswers(t *testing.T) {
 	h := newHost(1)
 	h.run(1)
 	h.start(10, pod(1))

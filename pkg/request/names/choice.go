@@ -4,11 +4,13 @@
 package names
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -19,11 +21,16 @@ const GPUs = types.ResourceName(gpus)
 // 100 GPUs.
 const maxChoice = 4096
 
-// Choice says which GPUs a pod may get, as HAMi's annotations say it. It is comparable; the zero
-// value is for any GPU.
+// Choice says which GPUs a pod may get, as HAMi's annotations say it, and by what it must be held
+// to shares of devices, as its annotation [deviceinfo.LeastEnforcementAnnotation] says. It is
+// comparable; the zero value is for any GPU, and for shares that are counted.
 type Choice struct {
 	// use and noUse are lists of models, uuids and noUUIDs lists of IDs, as they are written.
 	use, noUse, uuids, noUUIDs string
+	// least is empty if shares may be counted. Otherwise onExceeded is the pod's annotation
+	// KubeDevice/OnShareExceeded.
+	least      deviceinfo.Enforcement
+	onExceeded string
 }
 
 // ChoiceOf returns the choice of a pod. What [Compile] has an error for is not in it.
@@ -38,7 +45,13 @@ func ChoiceOf(pod *corev1.Pod) Choice {
 		}
 		return written
 	}
-	return Choice{value(useType), value(noUseType), value(useUUID), value(noUseUUID)}
+	choice := Choice{use: value(useType), noUse: value(noUseType), uuids: value(useUUID), noUUIDs: value(noUseUUID)}
+	least := pod.Annotations[deviceinfo.LeastEnforcementAnnotation]
+	if deviceinfo.CheckLeastEnforcement(least) == nil && least != string(deviceinfo.Counted) {
+		choice.least = deviceinfo.Enforcement(least)
+		choice.onExceeded = pod.Annotations[deviceinfo.OnShareExceededAnnotation]
+	}
+	return choice
 }
 
 // checkChoice returns what is wrong with the value of an annotation that chooses GPUs, or "".
@@ -54,13 +67,34 @@ func checkChoice(value string) string {
 
 func isBlank(text string) bool { return strings.TrimSpace(text) == "" }
 
-// Any reports whether the pod may get any GPU.
+// Any reports whether the pod may get any GPU, and any share.
 func (c Choice) Any() bool { return c == Choice{} }
+
+// Least returns by what the pod must be held to shares at least.
+func (c Choice) Least() deviceinfo.Enforcement { return cmp.Or(c.least, deviceinfo.Counted) }
+
+// MayShare reports whether the pod may get a share of a device, by its path without its prefix, of
+// a node that holds containers to shares as of says.
+func (c Choice) MayShare(path string, of deviceinfo.ShareEnforcement) bool {
+	return of.Of(path, c.onExceeded).Satisfies(c.Least())
+}
 
 // ByModel reports whether the models of GPUs matter.
 func (c Choice) ByModel() bool { return c.use != "" || c.noUse != "" }
 
-// Keys returns the annotations that the choice is made of.
+// Strongest returns the strongest enforcement by which a node can hold the pod to a share of any
+// device.
+func (c Choice) Strongest(of deviceinfo.ShareEnforcement) deviceinfo.Enforcement {
+	strongest := deviceinfo.Counted
+	for device := range of.Devices {
+		if e := of.Of(device, c.onExceeded); e.Satisfies(strongest) {
+			strongest = e
+		}
+	}
+	return strongest
+}
+
+// Keys returns the annotations that choose GPUs.
 func (c Choice) Keys() (keys []string) {
 	for _, part := range []struct{ value, key string }{
 		{c.use, useType}, {c.noUse, noUseType}, {c.uuids, useUUID}, {c.noUUIDs, noUseUUID},
@@ -74,7 +108,7 @@ func (c Choice) Keys() (keys []string) {
 
 // Text identifies the choice: different choices have different texts.
 func (c Choice) Text() string {
-	return strings.Join([]string{c.use, c.noUse, c.uuids, c.noUUIDs}, "\x00")
+	return strings.Join([]string{c.use, c.noUse, c.uuids, c.noUUIDs, string(c.least), c.onExceeded}, "\x00")
 }
 
 // Has reports whether a pod may get the GPU of that ID and model. An element of a list of models

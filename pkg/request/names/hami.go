@@ -19,6 +19,9 @@ const (
 	hamiPriority   corev1.ResourceName = "nvidia.com/priority"
 )
 
+// allCores are the compute time of a GPU: a container that requests them has the GPU for itself.
+const allCores = 100
+
 // parts are these resources.
 var parts = []corev1.ResourceName{hamiMemory, hamiPercentage, hamiCores, hamiPriority}
 
@@ -63,10 +66,14 @@ func (c *compiler) hamiContainer(container *corev1.Container) {
 	if !counts {
 		n = 1
 	}
-	if memory+percentage+cores == 0 || cores == 100 && memory == 0 && counts {
+	all := memory+percentage == 0 // without a limit, a container has all memory of its GPUs
+	if all && (counts || cores == 0) {
 		return // whole GPUs, which the count alone requests
 	}
-	s := share{memory: memory * mebibyte, millionths: percentage * (millionths / 100), alone: cores == 100}
+	s := share{memory: memory * mebibyte, millionths: percentage * (millionths / 100), cores: cores}
+	if all || cores == allCores {
+		s.cores, s.alone = 0, true
+	}
 	c.add(container.Name, n, s)
 }
 
@@ -83,7 +90,7 @@ func (h *hamiReader) read() (ok bool) {
 	for _, name := range parts {
 		if quantity, ok := written(h.container, name); ok {
 			named = true
-			h.values[name], ok = whole(quantity)
+			h.values[name], ok = wholeNumber(quantity)
 			if !ok {
 				h.refuse(name, "write a whole number, 0 or more")
 			}
@@ -93,7 +100,7 @@ func (h *hamiReader) read() (ok bool) {
 		return false
 	}
 	if quantity, ok := written(h.container, gpus); ok {
-		h.values[gpus], _ = whole(quantity)
+		h.values[gpus], _ = wholeNumber(quantity)
 	}
 	if len(h.compiled.Errors) == before {
 		h.check()
@@ -116,12 +123,8 @@ func (h *hamiReader) check() {
 		h.refuse(hamiPercentage, "the container requests %s, too, and both are for the memory of each of its GPUs: "+
 			"remove one", hamiMemory)
 	}
-	switch {
-	case cores > 100:
+	if cores > allCores {
 		h.refuse(hamiCores, "a GPU has 100 percent of its compute time: write 100, or remove it")
-	case cores > 0 && cores < 100:
-		h.refuse(hamiCores, "parts of a GPU's compute time are not allocated: remove it to share the GPU by memory "+
-			"alone, or write 100 for the whole GPU")
 	}
 	if _, ok := h.values[hamiPriority]; ok {
 		h.refuse(hamiPriority, "containers that share a GPU have no priorities: remove it")

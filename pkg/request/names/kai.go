@@ -37,7 +37,7 @@ func (c *compiler) kai(keys []string) {
 					"the same value in both", request)
 			}
 		case smPercentage, smCores:
-			c.refuse(key, "parts of a GPU's compute time are not allocated: remove it")
+			c.refuse(key, "KAI's ways to share multiprocessors are not supported: remove it")
 		case sharingMode:
 			c.checkSharingMode(key)
 		}
@@ -164,7 +164,7 @@ func (c *compiler) containerMemory(key string, container *corev1.Container) {
 	limit := containerPrefix + container.Name + memoryLimit
 	value := c.pod.Annotations[key]
 	quantity, err := apiresource.ParseQuantity(value)
-	bytes, ok := whole(quantity)
+	bytes, ok := wholeNumber(quantity)
 	if err != nil || !ok || bytes < mebibyte || bytes > maxMemory*mebibyte {
 		c.refuse(key, "write a quantity of 1Mi or more that a GPU may have, such as 8Gi")
 		return

@@ -121,6 +121,8 @@ func (c *compiler) refuse(key, format string, args ...any) {
 type share struct {
 	// memory is in bytes, and millionths a part of the memory that a GPU has. One of them is 0.
 	memory, millionths int64
+	// cores are percent of the compute time of a GPU. They come with memory or millionths.
+	cores int64
 	// alone says that the container gets the GPU for itself.
 	alone bool
 }
@@ -135,6 +137,9 @@ func (c *compiler) add(container string, n int64, s share) {
 		}
 		if s.millionths > 0 {
 			requests[types.ResourceName(device+"memory-millionths")] = s.millionths
+		}
+		if s.cores > 0 {
+			requests[types.ResourceName(device+"cores")] = s.cores
 		}
 		if s.alone {
 			requests[types.ResourceName(device+"cards")] = 1
@@ -166,9 +171,9 @@ func written(container *corev1.Container, name corev1.ResourceName) (quantity ap
 	return quantity, ok
 }
 
-// whole returns the number that a quantity is. ok is false for one that is negative or no whole
-// number.
-func whole(quantity apiresource.Quantity) (number int64, ok bool) {
+// wholeNumber returns the number that a quantity is. ok is false for one that is negative or no
+// whole number.
+func wholeNumber(quantity apiresource.Quantity) (number int64, ok bool) {
 	number, exact := quantity.AsInt64()
 	if !exact {
 		number = quantity.Value()

@@ -36,7 +36,7 @@ func (s *Set) AllocateWithin(
 		return withWritten(t.named(request.Pod.Name, node.info.Name), request.Pod), nil
 	}
 	for _, plugin := range s.plugins {
-		if !plugin.concern(node.inventory, t) {
+		if !plugin.mayConcern(node.inventory, t) {
 			continue
 		}
 		var err error
@@ -62,7 +62,7 @@ func (s *Set) AllocateWithin(
 			s.notSearched(within)
 			return nil, ErrNotSearched
 		case !placement.Fits:
-			return nil, errors.New(s.groupScheduler.explain(node, left.request, placement, within).Text(s.words))
+			return nil, errors.New(s.groupScheduler.explain(node, left.request, placement, within).Text(s.displayNames))
 		}
 		var err error
 		if best, err = s.refine(ctx, node, request, placed{t, left.request, placement, 0}, within); err != nil {
@@ -72,7 +72,7 @@ func (s *Set) AllocateWithin(
 	}
 	best.translation = t
 	allocated := node.apply(best, request.Pod.Name)
-	if missing := unplaced(allocated); missing != "" {
+	if missing := describeUnplaced(allocated); missing != "" {
 		return nil, errors.New(missing)
 	}
 	return withWritten(allocated, request.Pod), nil

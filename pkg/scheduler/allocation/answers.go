@@ -17,16 +17,16 @@ type cachedAnswers struct {
 	translator devicescheduler.Translator // nil for a plugin that does more than translate
 	revision   atomic.Uint64              // of the translator, as of the last call that reported a node to it
 
-	fits *cache.Cache[question, *fitAnswer]
+	fits *cache.Cache[answerKey, *fitAnswer]
 	// allocations is only used for a translator: what others allocate changes the node, which is
 	// hardly ever the same again.
-	allocations *cache.Cache[question, *translation]
+	allocations *cache.Cache[answerKey, *translation]
 	// refinements are by the state of the node, as placements are.
-	refinements *cache.Cache[question, *refinement]
+	refinements *cache.Cache[answerKey, *refinement]
 }
 
-// question is all that an answer to PodFitsDevice, PodAllocate or Refine depends on.
-type question struct {
+// answerKey is all that an answer to PodFitsDevice, PodAllocate or Refine depends on.
+type answerKey struct {
 	revision uint64 // of the translator; 0 for a plugin that is pure
 	request  request.Key
 	node     nodeKey
@@ -41,9 +41,9 @@ func (a *cachedAnswers) init(plugin devicescheduler.DeviceScheduler, groups bool
 	}
 	pure, ok := plugin.(devicescheduler.Pure)
 	a.pure = ok && pure.Pure()
-	a.fits = cache.New[question, *fitAnswer](sizes.fits)
-	a.allocations = cache.New[question, *translation](sizes.allocations)
-	a.refinements = cache.New[question, *refinement](sizes.fits)
+	a.fits = cache.New[answerKey, *fitAnswer](sizes.fits)
+	a.allocations = cache.New[answerKey, *translation](sizes.allocations)
+	a.refinements = cache.New[answerKey, *refinement](sizes.fits)
 }
 
 // predictable reports whether an answer changes only with the question.
@@ -75,5 +75,5 @@ type fitAnswer struct {
 	unresolvable bool // it would not fit if the node were empty either
 	score        float64
 	steps        int  // of an allocator
-	cut          bool // by the limit of steps of this call
+	limitHit     bool // by the limit of steps of this call
 }

@@ -126,7 +126,7 @@ type retranslationCounter int
 
 func (c *retranslationCounter) Requeue() { *c++ }
 
-func TestATranslatorIsAskedOnceForAllNodesThatAreBuiltAlike(t *testing.T) {
+func TestATranslatorIsCalledOnceForAllNodesThatAreBuiltAlike(t *testing.T) {
 	plugin := &translator{}
 	var calls *atomic.Int64
 	plugin.fake, calls = counting(gpus())
@@ -140,7 +140,7 @@ func TestATranslatorIsAskedOnceForAllNodesThatAreBuiltAlike(t *testing.T) {
 	everywhere := func() {
 		t.Helper()
 		for _, node := range nodes {
-			if verdict, err := s.Fit(t.Context(), node, asking(2)); err != nil || !verdict.Fits {
+			if verdict, err := s.Fit(t.Context(), node, requestFor(2)); err != nil || !verdict.Fits {
 				t.Fatal(verdict, err)
 			}
 		}
@@ -159,9 +159,9 @@ func TestATranslatorIsAskedOnceForAllNodesThatAreBuiltAlike(t *testing.T) {
 	}
 }
 
-// What a translator allocates is its translation: it is asked once for pods that ask for the same,
+// What a translator allocates is its translation: it is asked once for pods that request the same,
 // and each pod gets its own devices under its own name.
-func TestATranslatorAllocatesOnceForPodsThatAskForTheSame(t *testing.T) {
+func TestATranslatorAllocatesOnceForPodsThatRequestTheSame(t *testing.T) {
 	plugin := &translator{fake: gpus()}
 	calls, allocate := 0, plugin.allocate
 	plugin.allocate = func(node *types.NodeInfo, pod *types.PodInfo) error {
@@ -171,7 +171,7 @@ func TestATranslatorAllocatesOnceForPodsThatAskForTheSame(t *testing.T) {
 	s := set(t, clock.RealClock{}, plugin)
 	give := func(pod, node string, count int64, used int64) *types.PodInfo {
 		t.Helper()
-		request := asking(count)
+		request := requestFor(count)
 		request.Pod.Name = pod
 		passed, err := s.Allocate(t.Context(), nodeLike(t, s, node, 2, used), request)
 		if err != nil {
@@ -194,7 +194,7 @@ func TestATranslatorAllocatesOnceForPodsThatAskForTheSame(t *testing.T) {
 	}
 	give("third", "a", 2, 0)
 	if calls != 2 {
-		t.Errorf("asked %d times, want once more for a pod that asks for something else", calls)
+		t.Errorf("asked %d times, want once more for a pod that requests something else", calls)
 	}
 	plugin.revision.Add(1) // as the next node shows
 	give("fourth", "c", 1, 0)
@@ -207,12 +207,12 @@ func TestATranslatorAllocatesOnceForPodsThatAskForTheSame(t *testing.T) {
 	}
 }
 
-func TestOthersAreAskedEachTime(t *testing.T) {
+func TestOthersAreCalledEachTime(t *testing.T) {
 	plugin, calls := counting(gpus())
 	s := set(t, clock.RealClock{}, plugin)
 	node := nodeLike(t, s, "n", 2, 0)
 	for range 3 {
-		if _, err := s.Fit(t.Context(), node, asking(1)); err != nil {
+		if _, err := s.Fit(t.Context(), node, requestFor(1)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -226,7 +226,7 @@ func TestOthersAreAskedEachTime(t *testing.T) {
 
 // A plugin that is quarantined gives no answer, also where one is cached, and comes back when it
 // answers.
-func TestWhatIsRememberedOfAPluginDoesNotCountWhileItIsQuarantined(t *testing.T) {
+func TestCachedAnswersOfAQuarantinedPluginAreNotUsed(t *testing.T) {
 	plugin := pure{gpus()}
 	fails := false
 	fit := plugin.fit
@@ -240,7 +240,7 @@ func TestWhatIsRememberedOfAPluginDoesNotCountWhileItIsQuarantined(t *testing.T)
 	s := set(t, clk, plugin)
 	node := nodeLike(t, s, "n", 4, 0)
 	answers := func(count int64) bool {
-		verdict, err := s.Fit(t.Context(), node, asking(count))
+		verdict, err := s.Fit(t.Context(), node, requestFor(count))
 		return err == nil && verdict.Fits
 	}
 	if !answers(1) {
@@ -260,7 +260,7 @@ func TestWhatIsRememberedOfAPluginDoesNotCountWhileItIsQuarantined(t *testing.T)
 	}
 }
 
-// Two pods ask for the same: what is remembered of the first does not hand its name to the plugins
+// Two pods request the same: what is remembered of the first does not hand its name to the plugins
 // behind.
 func TestARememberedAnswerIsThePodsOwn(t *testing.T) {
 	var names []string
@@ -271,7 +271,7 @@ func TestARememberedAnswerIsThePodsOwn(t *testing.T) {
 	s := set(t, clock.RealClock{}, pure{gpus()}, behind)
 	node := nodeLike(t, s, "n", 2, 0)
 	for _, name := range []string{"first", "second"} {
-		request := asking(1)
+		request := requestFor(1)
 		request.Pod.Name = name
 		if _, err := s.Fit(t.Context(), node, request); err != nil {
 			t.Fatal(err)
@@ -303,7 +303,7 @@ func TestAPinnedRequestIsPlacedOnEachNode(t *testing.T) {
 	s := set(t, clock.RealClock{}, &translator{fake: &fake{groups: true, fit: translate}})
 	for range 2 {
 		for name, want := range map[string]bool{"a": true, "b": false} {
-			verdict, err := s.Fit(t.Context(), nodeLike(t, s, name, 2, 0), asking(1))
+			verdict, err := s.Fit(t.Context(), nodeLike(t, s, name, 2, 0), requestFor(1))
 			if err != nil || verdict.Fits != want {
 				t.Errorf("node %s: %+v, error %v, want that fits is %v", name, verdict, err, want)
 			}
@@ -314,7 +314,7 @@ func TestAPinnedRequestIsPlacedOnEachNode(t *testing.T) {
 func TestCachesCountWhatTheyDo(t *testing.T) {
 	s := set(t, clock.RealClock{}, &translator{fake: gpus()})
 	for _, name := range []string{"a", "b", "c"} {
-		if _, err := s.Fit(t.Context(), nodeLike(t, s, name, 2, 0), asking(1)); err != nil {
+		if _, err := s.Fit(t.Context(), nodeLike(t, s, name, 2, 0), requestFor(1)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -122,10 +122,10 @@ func TestPodsThatRequestTheSameShareABackOffUnlessThePluginMayLookAtNames(t *tes
 				}
 				return ""
 			}
-			evil := asking(3)
+			evil := requestFor(3)
 			evil.Pod.Name = "evil"
 			for _, node := range []string{"a", "b"} {
-				if err := f.ask(node, evil); err == nil {
+				if err := f.query(node, evil); err == nil {
 					t.Fatal("the plugin does not fail")
 				}
 			}
@@ -190,7 +190,7 @@ func TestANodeForWhichThePluginHangsDoesNotKeepRequestsFromOthers(t *testing.T) 
 	f.run(step{0, "a", 3, timedOut})
 	f.release <- struct{}{}
 	f.awaitReturn(0)
-	if err := f.ask("b", asking(3)); plugincall.OutcomeOf(err) != plugincall.NotReturned {
+	if err := f.query("b", requestFor(3)); plugincall.OutcomeOf(err) != plugincall.NotReturned {
 		t.Errorf("while the probe hangs: %v", err)
 	}
 	f.release <- struct{}{}
@@ -325,7 +325,7 @@ func TestAPodThatHoldsDevicesAndMakesThePluginFailClosesItsNodeOnly(t *testing.T
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Fit(t.Context(), node, asking(1)); err != nil {
+		if _, err := s.Fit(t.Context(), node, requestFor(1)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -352,7 +352,7 @@ func TestARequestThatFailsInPodAllocateIsKeptFromFilterToo(t *testing.T) {
 				}
 				return ""
 			}
-			if _, err := f.Allocate(t.Context(), f.nodes["a"], asking(3)); !errors.Is(err, pluginhost.ErrNoAnswer) {
+			if _, err := f.Allocate(t.Context(), f.nodes["a"], requestFor(3)); !errors.Is(err, pluginhost.ErrNoAnswer) {
 				t.Errorf("error %v", err)
 			}
 			f.run(step{0, "a", 3, "not called: PodAllocate: it fails for what this pod requests: panic: ouch"})

@@ -56,13 +56,13 @@ func TestACycleSpendsItsBudgetAndGoesOnWithOtherNodes(t *testing.T) {
 			t.Fatalf("after %d tries only %d nodes are known", try, known)
 		}
 		clk.Step(time.Minute)
-		budget, now := s.BeginCycle(asking(1)), 0
+		budget, now := s.BeginCycle(requestFor(1)), 0
 		for _, node := range nodes {
-			verdict, err := s.FitWithin(t.Context(), node, asking(1), budget)
+			verdict, err := s.FitWithin(t.Context(), node, requestFor(1), budget)
 			switch {
 			case err != nil || verdict.Fits:
 				t.Fatalf("%+v, %v", verdict, err)
-			case !verdict.NotSearched && !verdict.Cut:
+			case !verdict.NotSearched && !verdict.LimitHit:
 				t.Fatalf("the node needs no search: %+v", verdict)
 			case !verdict.NotSearched:
 				now++
@@ -87,11 +87,11 @@ func TestRotationReachesNodesThatComeLast(t *testing.T) {
 	searched := map[int]bool{}
 	for try := range 40 {
 		clk.Step(time.Minute)
-		budget := s.BeginCycle(asking(1))
+		budget := s.BeginCycle(requestFor(1))
 		for i := range count {
 			node := hardNode(t, s, i+count*try)
 			node.info.Name = fmt.Sprint("n", i)
-			verdict, err := s.FitWithin(t.Context(), node, asking(1), budget)
+			verdict, err := s.FitWithin(t.Context(), node, requestFor(1), budget)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +115,7 @@ func TestAllSearchesTogetherHaveAPartOfTheTime(t *testing.T) {
 	spend := func(pods int) {
 		for range pods {
 			number++
-			request := asking(int64(number))
+			request := requestFor(int64(number))
 			budget := s.BeginCycle(request)
 			before := budget.steps.Load()
 			for i := range 20 {
@@ -142,9 +142,9 @@ func TestAllSearchesTogetherHaveAPartOfTheTime(t *testing.T) {
 func TestAnOrdinaryRequestNeedsNoBudget(t *testing.T) {
 	s, _ := recorded(stepped(), gpus())
 	s.SetSearchBudgets(SearchBudgets{Node: time.Millisecond, Cycle: time.Millisecond})
-	budget := s.BeginCycle(asking(1))
+	budget := s.BeginCycle(requestFor(1))
 	budget.steps.Store(0)
-	verdict, err := s.FitWithin(t.Context(), nodeWith(t, s, 1), asking(1), budget)
+	verdict, err := s.FitWithin(t.Context(), nodeWith(t, s, 1), requestFor(1), budget)
 	if err != nil || !verdict.Fits || budget.Refused() != 0 {
 		t.Errorf("%+v, %v", verdict, err)
 	}
@@ -153,11 +153,11 @@ func TestAnOrdinaryRequestNeedsNoBudget(t *testing.T) {
 // TestFreeStepsBelongToTheCycle takes them all.
 func TestFreeStepsBelongToTheCycle(t *testing.T) {
 	s, _ := recorded(stepped(), gpus())
-	budget := s.BeginCycle(asking(1))
+	budget := s.BeginCycle(requestFor(1))
 	budget.steps.Store(0)
 	fit := func(gpus int) Verdict {
 		t.Helper()
-		verdict, err := s.FitWithin(t.Context(), nodeWith(t, s, gpus), asking(1), budget)
+		verdict, err := s.FitWithin(t.Context(), nodeWith(t, s, gpus), requestFor(1), budget)
 		if err != nil {
 			t.Fatal(err)
 		}

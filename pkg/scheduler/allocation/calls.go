@@ -21,7 +21,7 @@ func (h *handle) cachedFit(
 	if !h.predictable() || !h.State().Calls() || h.keptFrom(node, request) {
 		return h.fit(ctx, node, request, t, within)
 	}
-	q := h.question(node, t)
+	q := h.key(node, t)
 	if known, ok := h.fits.Get(q); ok {
 		return known, nil
 	}
@@ -53,7 +53,7 @@ func (h *handle) fit(
 		size += answer.next.made()
 	}
 	within.charge(answer.steps+sizeSteps(size), h.Clock.Since(began), admitted)
-	if answer.cut && !admitted {
+	if answer.limitHit && !admitted {
 		return nil, nil
 	}
 	return answer, nil
@@ -66,7 +66,7 @@ func (h *handle) cachedAllocate(
 	if h.translator == nil || h.pure || !h.State().Calls() {
 		return h.allocate(ctx, node, request, t)
 	}
-	q := h.question(node, t)
+	q := h.key(node, t)
 	if known, ok := h.allocations.Get(q); ok {
 		return known, nil
 	}
@@ -90,12 +90,12 @@ func (h *handle) allocate(
 	})
 }
 
-// question returns the question to a plugin that is predictable.
-func (a *cachedAnswers) question(node *Node, t *translation) question {
+// key returns the question to a plugin that is predictable.
+func (a *cachedAnswers) key(node *Node, t *translation) answerKey {
 	if a.pure {
-		return question{request: t.Key(), node: node.content()}
+		return answerKey{request: t.Key(), node: node.content()}
 	}
-	return question{a.revision.Load(), t.Key(), nodeKey(node.inventory.tree.Shape())}
+	return answerKey{a.revision.Load(), t.Key(), nodeKey(node.inventory.tree.Shape())}
 }
 
 // scores reports whether a plugin's score counts.

@@ -46,7 +46,7 @@ func TestAPodThatHasWaitedIsServedByAnotherSchedulerAndHasAnotherKey(t *testing.
 	keys := map[request.Key]bool{}
 	for range 2 { // the second answers are cached
 		for _, waited := range []bool{false, true} {
-			request := asking(1)
+			request := requestFor(1)
 			request.Waited = waited
 			keys[request.Key()] = true
 			verdict, err := s.Fit(t.Context(), nodeLike(t, s, "n", 2, 0), request)

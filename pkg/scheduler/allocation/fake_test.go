@@ -147,8 +147,8 @@ func nodeWith(t *testing.T, s *Set, count int) *Node {
 	return NodeOf(t, s, info)
 }
 
-// asking returns the request of a pod whose one container asks for this many GPUs.
-func asking(count int64) *request.Request {
+// requestFor returns the request of a pod whose one container requests this many GPUs.
+func requestFor(count int64) *request.Request {
 	return &request.Request{
 		Pod: &types.PodInfo{Name: "p", RunningContainers: map[string]types.ContainerInfo{
 			"main": {KubeRequests: types.ResourceList{"nvidia.com/gpu": count}},

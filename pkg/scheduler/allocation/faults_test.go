@@ -90,8 +90,8 @@ func (f *fixture) fail(node *types.NodeInfo, pod *types.PodInfo) {
 	}
 }
 
-// ask asks whether a request fits a node. When the call hangs, its limit passes.
-func (f *fixture) ask(node string, request *request.Request) error {
+// query queries whether a request fits a node. When the call hangs, its limit passes.
+func (f *fixture) query(node string, request *request.Request) error {
 	f.Helper()
 	result := make(chan error, 1)
 	go func() {
@@ -113,7 +113,7 @@ func (f *fixture) ask(node string, request *request.Request) error {
 func (f *fixture) answer(node string, gpus int64) string {
 	f.Helper()
 	before := f.calls.Load()
-	err := f.ask(node, asking(gpus))
+	err := f.query(node, requestFor(gpus))
 	if err == nil {
 		return "fits"
 	}

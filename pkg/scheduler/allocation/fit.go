@@ -31,7 +31,7 @@ func (s *Set) FitWithin(ctx context.Context, node *Node, request *request.Reques
 	var quality float64
 	within := s.rationed(budget)
 	for _, plugin := range s.plugins {
-		if !plugin.concern(node.inventory, t) {
+		if !plugin.mayConcern(node.inventory, t) {
 			continue
 		}
 		answer, err := plugin.cachedFit(ctx, node, request, t, within)
@@ -71,7 +71,7 @@ func (s *Set) FitWithin(ctx context.Context, node *Node, request *request.Reques
 			reason := s.groupScheduler.explain(node, left.request, placement, within)
 			return Verdict{
 				Shortage: reason, Unresolvable: unresolvable(reason),
-				Cut: placement.LimitHit, TimedOut: placement.TimedOut,
+				LimitHit: placement.LimitHit, TimedOut: placement.TimedOut,
 			}, nil
 		}
 		best, err := s.refine(ctx, node, request, placed{t, left.request, placement, 0}, within)
@@ -86,7 +86,7 @@ func (s *Set) FitWithin(ctx context.Context, node *Node, request *request.Reques
 	if err := node.checkSize(fitting); err != nil {
 		return Verdict{Reasons: []string{err.Error()}, Unresolvable: true, TooLarge: true}, nil
 	}
-	return Verdict{Fits: true, Score: total / float64(max(1, voters)), Quality: quality, Cut: cut}, nil
+	return Verdict{Fits: true, Score: total / float64(max(1, voters)), Quality: quality, LimitHit: cut}, nil
 }
 
 // notSearched returns the verdict on a node for which the budget has nothing left.

@@ -21,7 +21,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func TestPluginsAreAskedInOrderAndEachSeesWhatTheOnesBeforeWrote(t *testing.T) {
+func TestPluginsAreCalledInOrderAndEachSeesWhatTheOnesBeforeWrote(t *testing.T) {
 	var asked []string
 	named := func(name string) *fake {
 		write := func(pod *types.PodInfo) {
@@ -42,10 +42,10 @@ func TestPluginsAreAskedInOrderAndEachSeesWhatTheOnesBeforeWrote(t *testing.T) {
 	}
 	s := set(t, clock.RealClock{}, named("b"), named("a"))
 	node := nodeWith(t, s, 0)
-	if _, err := s.Fit(t.Context(), node, asking(1)); err != nil {
+	if _, err := s.Fit(t.Context(), node, requestFor(1)); err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.Allocate(t.Context(), node, asking(1))
+	got, err := s.Allocate(t.Context(), node, requestFor(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,10 +79,10 @@ func TestTheGroupSchedulerRunsLastAndPlacesWhatPluginsTranslated(t *testing.T) {
 		3: {Unresolvable: true, Shortage: &grouptree.Reason{
 			Cause: grouptree.Insufficient, Container: "main", Request: "resource/group/gpu/0/cards",
 			Device: "gpu", Resource: "cards",
-			Countable: true, Needed: 3, Best: 2, Of: 2, Free: 2, Capacity: 2,
+			Countable: true, Needed: 3, Best: 2, Total: 2, Free: 2, Capacity: 2,
 		}},
 	} {
-		got, err := s.Fit(t.Context(), node, asking(count))
+		got, err := s.Fit(t.Context(), node, requestFor(count))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +90,7 @@ func TestTheGroupSchedulerRunsLastAndPlacesWhatPluginsTranslated(t *testing.T) {
 			t.Errorf("%d GPUs (-want +got):\n%s", count, diff)
 		}
 	}
-	allocation, err := s.Allocate(t.Context(), node, asking(2))
+	allocation, err := s.Allocate(t.Context(), node, requestFor(2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,15 +110,15 @@ func TestTheGroupSchedulerRunsLastAndPlacesWhatPluginsTranslated(t *testing.T) {
 func TestAFullNodeIsWorthPreempting(t *testing.T) {
 	s := set(t, clock.RealClock{}, gpus())
 	empty := nodeWith(t, s, 2)
-	first, err := s.Allocate(t.Context(), empty, asking(2))
+	first, err := s.Allocate(t.Context(), empty, requestFor(2))
 	if err != nil {
 		t.Fatal(err)
 	}
-	full, err := s.Node(t.Context(), empty.inventory, []*Holder{NewHolder("u", first, asking(2).Containers)})
+	full, err := s.Node(t.Context(), empty.inventory, []*Holder{NewHolder("u", first, requestFor(2).Containers)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.Fit(t.Context(), full, asking(1))
+	got, err := s.Fit(t.Context(), full, requestFor(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestScoresAreAMeanOfThoseWhoVote(t *testing.T) {
 				plugins = append(plugins, &fake{fit: serve(score)})
 			}
 			s := set(t, clock.RealClock{}, plugins...)
-			got, err := s.Fit(t.Context(), nodeWith(t, s, 0), asking(1))
+			got, err := s.Fit(t.Context(), nodeWith(t, s, 0), requestFor(1))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -181,7 +181,7 @@ func TestReasonsOfAPluginAreGivenShort(t *testing.T) {
 			s := set(t, clock.RealClock{}, &fake{fit: func(*types.NodeInfo, *types.PodInfo) (bool, reasons, float64) {
 				return false, test.reasons, 1
 			}})
-			got, err := s.Fit(t.Context(), nodeWith(t, s, 0), asking(1))
+			got, err := s.Fit(t.Context(), nodeWith(t, s, 0), requestFor(1))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -218,7 +218,7 @@ func TestAPodThatNoSchedulerServesDoesNotFit(t *testing.T) {
 		request *request.Request
 		want    string
 	}{
-		"there are no plugins": {nil, asking(1), `no device scheduler serves nvidia.com/gpu of container "main"`},
+		"there are no plugins": {nil, requestFor(1), `no device scheduler serves nvidia.com/gpu of container "main"`},
 		"its plugin is not loaded": {
 			[]devicescheduler.DeviceScheduler{devRequest("a", 1)},
 			two(types.ContainerInfo{KubeRequests: types.ResourceList{"x/a": 1}},
@@ -231,7 +231,7 @@ func TestAPodThatNoSchedulerServesDoesNotFit(t *testing.T) {
 		},
 		"a request is for nothing": {
 			[]devicescheduler.DeviceScheduler{devRequest("a", 0)},
-			two(memory, types.ContainerInfo{}), `container "a" asks for 0 of resource/group/gpu/0/cards`,
+			two(memory, types.ContainerInfo{}), `container "a" requests 0 of resource/group/gpu/0/cards`,
 		},
 		"it says how, but not what": {
 			[]devicescheduler.DeviceScheduler{&fake{}}, two(how, how),
@@ -259,17 +259,17 @@ func TestAGroupRequestThatIsNotPlacedIsNotAllocated(t *testing.T) {
 	plugin := gpus()
 	plugin.groups = false
 	s := set(t, clock.RealClock{}, plugin)
-	_, err := s.Allocate(t.Context(), nodeWith(t, s, 1), asking(1))
+	_, err := s.Allocate(t.Context(), nodeWith(t, s, 1), requestFor(1))
 	const want = `no device scheduler places resource/group/gpu/0/cards of container "main"`
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }
 
-func TestAPodThatAsksForNothingFitsAndHoldsNothing(t *testing.T) {
+func TestAPodThatRequestsNothingFitsAndHoldsNothing(t *testing.T) {
 	s := set(t, clock.RealClock{}, &fake{
 		fit: func(*types.NodeInfo, *types.PodInfo) (bool, reasons, float64) {
-			t.Error("a plugin was asked")
+			t.Error("a plugin was called")
 			return false, nil, 0
 		},
 	})
@@ -315,7 +315,7 @@ func TestAnEnumRequestIsMetByAnyOfItsBitsAndNeverUsesThemUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		allocation, err := s.Allocate(t.Context(), node, asking(1))
+		allocation, err := s.Allocate(t.Context(), node, requestFor(1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -331,7 +331,7 @@ func TestAnErrorOfAPluginIsItsAnswer(t *testing.T) {
 	s := set(t, clock.RealClock{}, &fake{
 		name: "x", allocate: func(*types.NodeInfo, *types.PodInfo) error { return errors.New("no") },
 	})
-	_, err := s.Allocate(t.Context(), nodeWith(t, s, 1), asking(1))
+	_, err := s.Allocate(t.Context(), nodeWith(t, s, 1), requestFor(1))
 	if want := `device scheduler "x": PodAllocate: no`; err == nil || err.Error() != want ||
 		errors.Is(err, pluginhost.ErrNoAnswer) {
 		t.Errorf("error %v, want %s, which is an answer", err, want)
@@ -340,7 +340,7 @@ func TestAnErrorOfAPluginIsItsAnswer(t *testing.T) {
 
 func TestNodesThatLookTheSameShareTheReason(t *testing.T) {
 	s := set(t, clock.RealClock{}, gpus())
-	request := asking(3)
+	request := requestFor(3)
 	lack := func(name string, gpus int) *grouptree.Reason {
 		verdict, err := s.Fit(t.Context(), nodeLike(t, s, name, gpus, 0), request)
 		if err != nil || verdict.Fits {
@@ -359,7 +359,7 @@ func TestNodesThatLookTheSameShareTheReason(t *testing.T) {
 func TestPodsThatRequestTheSameAreCompiledOnce(t *testing.T) {
 	plugin := &translator{fake: gpus()}
 	s := set(t, clock.RealClock{}, plugin)
-	first, second := asking(2), asking(2)
+	first, second := requestFor(2), requestFor(2)
 	second.Pod.Name = "q"
 	compiled := func(request *request.Request, node string) *grouptree.Request {
 		t.Helper()
@@ -367,7 +367,7 @@ func TestPodsThatRequestTheSameAreCompiledOnce(t *testing.T) {
 			t.Fatal(verdict, err)
 		}
 		on := nodeLike(t, s, node, 2, 0)
-		answer, ok := s.plugins[0].fits.Get(s.plugins[0].question(on, s.partOf(request, on.inventory)))
+		answer, ok := s.plugins[0].fits.Get(s.plugins[0].key(on, s.partOf(request, on.inventory)))
 		if !ok {
 			t.Fatal("the plugin's answer is not cached")
 		}

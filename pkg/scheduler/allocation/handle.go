@@ -32,9 +32,9 @@ type handle struct {
 	afterWait  devicescheduler.DeviceScheduler // nil for a plugin that has no pod wait
 	// preferring serves pods that do not say whether they wait. It is nil for a plugin that cannot,
 	// and in a cluster that requires topology.
-	preferring devicescheduler.DeviceScheduler
-	words      devicescheduler.Words
-	observer   *pluginhost.Observer // nil for a plugin that keeps no counters of its own
+	preferring   devicescheduler.DeviceScheduler
+	displayNames devicescheduler.Words
+	observer     *pluginhost.Observer // nil for a plugin that keeps no counters of its own
 
 	cachedAnswers
 }
@@ -43,7 +43,7 @@ type handle struct {
 func newHandle(named Named, clk clock.WithTicker, recorder Recorder, sizes sizes) (h *handle, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			h, err = nil, fmt.Errorf("ask %q for its name and abilities: panic: %v", named.File, r)
+			h, err = nil, fmt.Errorf("query %q for its name and abilities: panic: %v", named.File, r)
 		}
 	}()
 	plugin := named.Plugin
@@ -73,7 +73,7 @@ func newHandle(named Named, clk clock.WithTicker, recorder Recorder, sizes sizes
 	}
 	h.cachedAnswers.init(plugin, h.groups, sizes)
 	if describer, ok := plugin.(devicescheduler.Describer); ok {
-		h.words = describer.Words()
+		h.displayNames = describer.Words()
 	}
 	safe, ok := plugin.(devicescheduler.ConcurrentSafe)
 	h.Plugin = pluginhost.New(pluginhost.Options{

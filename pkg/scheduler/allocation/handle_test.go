@@ -76,7 +76,7 @@ func TestAPluginIsNeverEnteredTwiceAtOnceUnlessItSaysSo(t *testing.T) {
 			for range 4 {
 				callers.Go(func() {
 					for range 25 {
-						if _, err := s.Fit(t.Context(), node, asking(1)); err != nil {
+						if _, err := s.Fit(t.Context(), node, requestFor(1)); err != nil {
 							t.Error(err)
 						}
 						s.RemoveNode(t.Context(), "n")
@@ -98,7 +98,7 @@ func TestAPluginIsNeverEnteredTwiceAtOnceUnlessItSaysSo(t *testing.T) {
 	}
 }
 
-func TestAPluginThatPanicsWhenAskedWhatItIsIsLeftOut(t *testing.T) {
+func TestAPluginThatPanicsWhenItDescribesItselfIsLeftOut(t *testing.T) {
 	s := set(t, stepped(), panicking{&fake{}}, &fake{fit: serve(1)})
 	if len(s.plugins) != 1 {
 		t.Errorf("%d plugins, want 1", len(s.plugins))
@@ -138,7 +138,7 @@ func (v *vandal) wreck(node *types.NodeInfo, pod *types.PodInfo) {
 	}
 }
 
-func TestWhatAPluginDoesToItsArgumentsHarmsNoCaller(t *testing.T) {
+func TestPluginsGetCopiesOfTheirArguments(t *testing.T) {
 	v := &vandal{fake: &fake{name: "vandal"}}
 	v.fit = func(node *types.NodeInfo, pod *types.PodInfo) (bool, reasons, float64) {
 		v.wreck(node, pod)
@@ -149,7 +149,7 @@ func TestWhatAPluginDoesToItsArgumentsHarmsNoCaller(t *testing.T) {
 
 	s := set(t, stepped(), v, gpus())
 	node := nodeWith(t, s, 2)
-	request := asking(1)
+	request := requestFor(1)
 	before := request.Pod.Clone()
 	nodeBefore := node.info.Clone()
 

@@ -32,10 +32,11 @@ type naming struct {
 	holder    *Holder
 }
 
-// On returns the holder by the names that the inventory has for what it holds. A device keeps its
-// ID and its level, but the groups above it may be numbered otherwise since the node found its
-// devices again, as after a restart: under its old name, what the pod holds would count as free.
-func (h *Holder) On(inventory *Inventory) *Holder {
+// ByNamesOf returns the holder by the names that the inventory has for what it holds. A device
+// keeps its ID and its level, but the groups above it may be numbered otherwise since the node
+// found its devices again, as after a restart: under its old name, what the pod holds would count
+// as free.
+func (h *Holder) ByNamesOf(inventory *Inventory) *Holder {
 	if known := h.named.Load(); known != nil && known.inventory == inventory {
 		return known.holder
 	}
@@ -71,7 +72,7 @@ func (h *Holder) renamed(inventory *Inventory) *Holder {
 func onInventory(inventory *Inventory, holders []*Holder) []*Holder {
 	named := make([]*Holder, len(holders))
 	for i, holder := range holders {
-		named[i] = holder.On(inventory)
+		named[i] = holder.ByNamesOf(inventory)
 	}
 	return named
 }

@@ -59,7 +59,7 @@ func worn(t *testing.T, s *Set, quantity int64) *Inventory {
 	return inventory
 }
 
-func TestATranslatorIsAskedOnceWhatAPodTakes(t *testing.T) {
+func TestATranslatorIsCalledOnceForWhatAPodTakes(t *testing.T) {
 	var asked []string
 	s := set(t, clock.RealClock{}, &translator{fake: wearing(&asked)})
 	one, two, three := holding("one", 1), holding("two", 2), holding("three", 3)
@@ -112,7 +112,7 @@ func TestTwoTranslatorsTakeTheirPartsEach(t *testing.T) {
 	}
 }
 
-func TestAPluginThatMayChangeItsMindIsAskedEachTimeWhatAllPodsTake(t *testing.T) {
+func TestAnImpurePluginIsCalledForAllHoldersEachTime(t *testing.T) {
 	var asked []string
 	s := set(t, clock.RealClock{}, wearing(&asked))
 	inventory, holders := worn(t, s, 10), []*Holder{holding("one", 1), holding("two", 2)}
@@ -126,7 +126,7 @@ func TestAPluginThatMayChangeItsMindIsAskedEachTimeWhatAllPodsTake(t *testing.T)
 	}
 }
 
-func TestWhatATranslatorCannotTellIsAskedAgain(t *testing.T) {
+func TestErrorsOfATranslatorAreNotCached(t *testing.T) {
 	var asked []string
 	s := set(t, clock.RealClock{}, &translator{fake: wearing(&asked)})
 	inventory, holders := worn(t, s, 10), []*Holder{holding("broken", 1)}

@@ -116,8 +116,8 @@ func (inv *Inventory) Complete() bool { return len(inv.missing) == 0 }
 // their errors. The rest of the state is right: no other plugin uses what is missing.
 type missingPlugins map[*handle]error
 
-// with returns the missing plugins and one more.
-func (m missingPlugins) with(plugin *handle, err error) missingPlugins {
+// add returns the missing plugins and one more.
+func (m missingPlugins) add(plugin *handle, err error) missingPlugins {
 	all := missingPlugins{}
 	maps.Copy(all, m)
 	all[plugin] = err

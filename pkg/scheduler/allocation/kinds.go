@@ -67,8 +67,8 @@ func (k *kinds) mayRead(request types.ResourceName) bool {
 	return k.options[resource.WithPrefix(request)]
 }
 
-// concern reports whether a pod requests or holds anything of these kinds.
-func (k *kinds) concern(pod *types.PodInfo) bool {
+// mayConcern reports whether a pod requests or holds anything of these kinds.
+func (k *kinds) mayConcern(pod *types.PodInfo) bool {
 	if k == nil || hasAny(k, pod.Requests) {
 		return true
 	}

@@ -151,7 +151,7 @@ func TestASpecialistThatIsQuarantinedKeepsOnlyItsOwnPodsWaiting(t *testing.T) {
 	verdicts("it works again", mixed(t, s), all)
 }
 
-func TestASpecialistIsNotAskedAboutOthersPods(t *testing.T) {
+func TestASpecialistIsNotCalledForOthersPods(t *testing.T) {
 	gpus, fpgas := newSpecialist("gpu"), newSpecialist("fpga")
 	s := set(t, clocktesting.NewFakeClock(time.Now()), gpus, fpgas)
 	inventory := mixed(t, s)
@@ -230,6 +230,25 @@ func TestKindsAreDistinguishedByNames(t *testing.T) {
 	} {
 		if got := k.has(name); got != want {
 			t.Errorf("%q is of these kinds: %v, want %v", name, got, want)
+		}
+	}
+}
+
+func TestDevicesAreLikeWhatThePodRequests(t *testing.T) {
+	s := set(t, clocktesting.NewFakeClock(time.Now()), newSpecialist("gpu"), newSpecialist("fpga"))
+	const gpu = "resource/group/slot/0/gpu/a/cards"
+	part := &request.Request{Pod: &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{
+		"main": {Requests: types.ResourceList{"gpu/a/memory": 5}},
+	}}}
+	for name, test := range map[string]struct {
+		request *request.Request
+		want    bool
+	}{"counted": {oneOf("gpu"), true}, "a part": {part, true}, "another's": {oneOf("fpga"), false}} {
+		if got := s.RequestsLike(test.request, gpu); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+		if s.RequestsLike(test.request, "resource/group/disk/0/size") {
+			t.Errorf("%s: it requests what no plugin serves", name)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func (s *Set) MayFit(node *Node, request *request.Request) bool {
 		return true
 	}
 	for _, plugin := range s.plugins {
-		if !plugin.concern(node.inventory, t) {
+		if !plugin.mayConcern(node.inventory, t) {
 			continue
 		}
 		answer := plugin.knownFit(node, t)
@@ -56,7 +56,7 @@ func (h *handle) knownFit(node *Node, t *translation) *fitAnswer {
 	if !h.predictable() || !h.State().Calls() {
 		return nil
 	}
-	answer, _ := h.fits.Get(h.question(node, t))
+	answer, _ := h.fits.Get(h.key(node, t))
 	return answer
 }
 

@@ -22,7 +22,7 @@ func (claimer) ClaimedResources() []types.ResourceName {
 	return []types.ResourceName{"example.com/fpga"}
 }
 
-func TestWhatIsADeviceOnANode(t *testing.T) {
+func TestNamesOfDevicesOnANode(t *testing.T) {
 	const gpu, fpga, hca = "nvidia.com/gpu", "example.com/fpga", "rdma/hca"
 	type list = types.ResourceList
 	for name, test := range map[string]struct {
@@ -86,7 +86,7 @@ func TestNodesWithTheSameResourcesShareAPartOfARequest(t *testing.T) {
 		}
 		return inventory
 	}
-	request := asking(1)
+	request := requestFor(1)
 	first := s.partOf(request, node("nvidia.com/gpu", "x/a"))
 	second := s.partOf(request, node("x/a", "nvidia.com/gpu"))
 	if first != second {
@@ -106,7 +106,7 @@ func TestNodesWithTheSameResourcesShareAPartOfARequest(t *testing.T) {
 func TestFewPartsOfARequestAreKept(t *testing.T) {
 	s := set(t, clock.RealClock{}, gpus())
 	const resources = 8
-	request := asking(0)
+	request := requestFor(0)
 	requests := request.Pod.RunningContainers["main"].KubeRequests
 	var counts []types.ResourceName
 	for i := range resources {

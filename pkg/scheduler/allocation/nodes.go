@@ -45,7 +45,7 @@ func (s *Set) AddNode(ctx context.Context, info *types.NodeInfo) (*Inventory, er
 				maps.Copy(allocated, left.read.Resources())
 			}
 		case s.tolerates(err):
-			missing = missing.with(plugin, err)
+			missing = missing.add(plugin, err)
 			if plugin.allocator != nil { // any of them may be its own
 				maps.Copy(allocated, devices)
 			}
@@ -85,7 +85,7 @@ func (s *Set) RemoveNode(ctx context.Context, name string) {
 			return struct{}{}, nil
 		})
 		if err != nil {
-			klog.FromContext(ctx).Error(err, "A device scheduler does not know that a node is gone", logkey.Node,
+			klog.FromContext(ctx).Error(err, "Cannot report a removed node to a device scheduler", logkey.Node,
 				klog.KRef("", name))
 		}
 	}
@@ -117,7 +117,7 @@ func (s *Set) WithAllocatable(
 		case err == nil:
 			other.read[plugin] = read
 		case s.tolerates(err):
-			other.missing = other.missing.with(plugin, err)
+			other.missing = other.missing.add(plugin, err)
 		default:
 			return nil, err
 		}

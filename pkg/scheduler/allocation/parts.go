@@ -26,7 +26,7 @@ type parts struct {
 // partOf returns the part of a request that is for devices of the node with this inventory, as no
 // plugin has translated it yet. It is kept with the request.
 func (s *Set) partOf(request *request.Request, inventory *Inventory) *translation {
-	return s.partsOf(request, inventory).on(inventory.devices)
+	return s.partsOf(request, inventory).partFor(inventory.devices)
 }
 
 // dropped says which choice of a request the node with this inventory would drop, or "".
@@ -46,8 +46,8 @@ func (s *Set) newParts(request *request.Request) any {
 	return &parts{all: newTranslation(content), choices: append(s.choicesOf(content), choicesByName(request)...)}
 }
 
-// on returns the part for the nodes on which these are devices.
-func (p *parts) on(devices deviceNames) *translation {
+// partFor returns the part for the nodes on which these are devices.
+func (p *parts) partFor(devices deviceNames) *translation {
 	var space [64]byte // so that few resources take no memory
 	set, all := space[:0], true
 	for _, name := range p.all.counts() {

@@ -23,7 +23,7 @@ func (h *handle) podFits(node *Node, t *translation, pod string, steps int) func
 		fits, reasons, score := scheduler.PodFitsDevice(nodeInfo, passed, h.allocator != nil)
 		answer := &fitAnswer{fits: fits}
 		if allocation, ok := scheduler.(Allocation); ok {
-			answer.steps, answer.cut = allocation.Spent()
+			answer.steps, answer.limitHit = allocation.Spent()
 		}
 		if fits {
 			answer.next, answer.score = t.adopt(passed, h.allocator != nil), score
@@ -34,7 +34,7 @@ func (h *handle) podFits(node *Node, t *translation, pod string, steps int) func
 	}
 }
 
-// schedulerOf returns what answers for the plugin on a node: an allocator is asked for pods that
+// schedulerOf returns what answers for the plugin on a node: an allocator is queried for pods that
 // request this, within a limit of steps.
 func (h *handle) schedulerOf(node *Node, t *translation, steps int) devicescheduler.DeviceScheduler {
 	if h.allocator != nil {

@@ -22,8 +22,8 @@ type probe struct {
 // NodeName returns the node's name.
 func (p *probe) NodeName() string { return p.node.info.Name }
 
-// Ask makes the call. Any answer will do.
-func (p *probe) Ask() error {
+// Query makes the call. Any answer will do.
+func (p *probe) Query() error {
 	_, err := p.plugin.podFits(p.node, p.plugin.plainRequest(p.node), "kubedevice-probe", 0)()
 	return err
 }
@@ -58,7 +58,7 @@ func (h *handle) plainRequest(node *Node) *translation {
 	return newTranslation(request.NewContent(container))
 }
 
-// subject is what a call is about that asks whether a request can be served on a node.
+// subject is what a call is about that queries whether a request can be served on a node.
 func (h *handle) subject(node *Node, request *request.Request) pluginhost.Subject {
 	subject := pluginhost.Subject{
 		Node: node.info.Name, Request: pluginhost.Request{Key: request.Key()}, Probe: &probe{h, node},

@@ -44,7 +44,7 @@ func TestAPluginThatFailsForPlainRequestsIsQuarantinedAndComesBack(t *testing.T)
 				step{firstBackOff, "c", 1, notCalled + ofPlugin},
 				step{firstBackOff, "c", 1, notCalled + ofPlugin},
 			)
-			if err := f.ask("c", asking(1)); pluginhost.RetryAfter(err) != 4*firstBackOff {
+			if err := f.query("c", requestFor(1)); pluginhost.RetryAfter(err) != 4*firstBackOff {
 				t.Errorf("to be tried again after %v, want %v", pluginhost.RetryAfter(err), 4*firstBackOff)
 			}
 			broken = false
@@ -129,7 +129,7 @@ func badMixture(t *testing.T, f *fixture, random *rand.Rand, concurrent bool) {
 	for range 200 {
 		node := []string{"a", "b", "c"}[random.IntN(3)]
 		if random.IntN(2) == 0 {
-			err := f.ask(node, asking(10+random.Int64N(30)))
+			err := f.query(node, requestFor(10+random.Int64N(30)))
 			if !errors.Is(err, pluginhost.ErrNoAnswer) {
 				t.Fatalf("a bad request: %v", err)
 			}
@@ -140,7 +140,7 @@ func badMixture(t *testing.T, f *fixture, random *rand.Rand, concurrent bool) {
 		if !concurrent {
 			letReturn(0)
 		}
-		if err := f.ask(node, asking(1+random.Int64N(4))); err != nil {
+		if err := f.query(node, requestFor(1+random.Int64N(4))); err != nil {
 			t.Fatalf("a good request: %v", err)
 		}
 		f.clock.Step(time.Duration(random.Int64N(int64(3 * time.Second))))
@@ -174,7 +174,7 @@ func TestFailuresOfOneRequestOnManyNodesAreDiagnosedOnce(t *testing.T) {
 	for i := range count {
 		node := nodeLike(t, f.Set, fmt.Sprint("n", i), 4, 0)
 		asking16.Go(func() {
-			if _, err := f.Fit(t.Context(), node, asking(3)); !errors.Is(err, pluginhost.ErrNoAnswer) {
+			if _, err := f.Fit(t.Context(), node, requestFor(3)); !errors.Is(err, pluginhost.ErrNoAnswer) {
 				t.Error(err)
 			}
 		})

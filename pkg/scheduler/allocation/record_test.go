@@ -98,7 +98,7 @@ func TestEveryCallIsRecordedWithItsOutcomeAndItsTime(t *testing.T) {
 				return test.fits, nil, 0
 			}})
 			node := nodeWith(t, s, 0)
-			_, _ = s.Fit(t.Context(), node, asking(1)) // the recorder has the outcome
+			_, _ = s.Fit(t.Context(), node, requestFor(1)) // the recorder has the outcome
 			want := []string{
 				"f0 quarantined: false", "f0 overdue: 0", "f0 AddNode: answered in 0s",
 				fmt.Sprintf("f0 PodFitsDevice: %s in %v", test.want, pause),
@@ -118,7 +118,7 @@ func TestAnErrorThatAPluginReturnsIsRecordedAsOne(t *testing.T) {
 	})
 	node := nodeWith(t, s, 0)
 	m.read()
-	if _, err := s.Allocate(t.Context(), node, asking(1)); !errors.Is(err, no) {
+	if _, err := s.Allocate(t.Context(), node, requestFor(1)); !errors.Is(err, no) {
 		t.Fatalf("allocate: error %v", err)
 	}
 	holder := &Holder{UID: "u", Pod: &types.PodInfo{}}
@@ -168,7 +168,7 @@ func TestEveryAnswerCutShortByTheStepLimitIsCountedAndOneAMinuteIsLogged(t *test
 		counted, lines int
 	}{{0, 1, 1}, {limitLogPeriod - 1, 2, 1}, {1, 3, 2}} {
 		clk.Step(step.pause)
-		if _, err := s.Fit(klog.NewContext(t.Context(), logger), node, asking(2)); err != nil {
+		if _, err := s.Fit(klog.NewContext(t.Context(), logger), node, requestFor(2)); err != nil {
 			t.Fatal(err)
 		}
 		lines := len(logger.GetSink().(ktesting.Underlier).GetBuffer().Data())

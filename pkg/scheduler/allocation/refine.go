@@ -31,7 +31,7 @@ func (s *Set) refine(
 	refined, n := fitting, 0
 	for _, plugin := range s.plugins {
 		refiner := plugin.refiner(fitting.translation)
-		if refiner == nil || !plugin.State().Calls() || !plugin.concern(node.inventory, refined.translation) {
+		if refiner == nil || !plugin.State().Calls() || !plugin.mayConcern(node.inventory, refined.translation) {
 			continue
 		}
 		answer, err := plugin.cachedRefine(ctx, node, request, refined.translation, refiner)
@@ -82,7 +82,7 @@ type refinement struct {
 func (h *handle) cachedRefine(
 	ctx context.Context, node *Node, request *request.Request, t *translation, refiner devicescheduler.Refiner,
 ) (*refinement, error) {
-	q := question{request: t.Key(), node: node.state()}
+	q := answerKey{request: t.Key(), node: node.state()}
 	if !t.alone {
 		if known, ok := h.refinements.Get(q); ok {
 			return known, nil

@@ -57,7 +57,7 @@ func TestAPodGetsTheDevicesThatAPluginPrefersIfTheyAreFree(t *testing.T) {
 			s := set(t, clock.RealClock{}, plugin)
 			for range 2 { // the second answer is cached
 				node := nodeLike(t, s, "n", 2, test.used)
-				verdict, err := s.Fit(t.Context(), node, asking(test.count))
+				verdict, err := s.Fit(t.Context(), node, requestFor(test.count))
 				if fits := test.count <= 2; err != nil || verdict.Fits != fits || verdict.Quality != test.quality {
 					t.Fatalf("fits %v with quality %v, %v; want %v with %v", verdict.Fits, verdict.Quality, err, fits,
 						test.quality)
@@ -65,7 +65,7 @@ func TestAPodGetsTheDevicesThatAPluginPrefersIfTheyAreFree(t *testing.T) {
 				if !verdict.Fits {
 					continue
 				}
-				pod, err := s.Allocate(t.Context(), node, asking(test.count))
+				pod, err := s.Allocate(t.Context(), node, requestFor(test.count))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -95,7 +95,7 @@ func TestAClusterThatRequiresTopologyRefinesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.SetTopology(topology)
-	verdict, err := s.Fit(t.Context(), nodeLike(t, s, "n", 1, 0), asking(1))
+	verdict, err := s.Fit(t.Context(), nodeLike(t, s, "n", 1, 0), requestFor(1))
 	if err != nil || !verdict.Fits || verdict.Quality != 0 || plugin.calls > 0 {
 		t.Errorf("%+v, %v after %d calls of Refine", verdict, err, plugin.calls)
 	}
@@ -108,7 +108,7 @@ func TestARefinementThatFailsIsAFailureOfThePlugin(t *testing.T) {
 	plugin := newChoosy()
 	plugin.panics = true
 	s := set(t, clock.RealClock{}, plugin)
-	_, err := s.Fit(t.Context(), nodeLike(t, s, "n", 1, 0), asking(1))
+	_, err := s.Fit(t.Context(), nodeLike(t, s, "n", 1, 0), requestFor(1))
 	if !errors.Is(err, pluginhost.ErrNoAnswer) {
 		t.Errorf("error %v", err)
 	}

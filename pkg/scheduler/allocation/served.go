@@ -172,3 +172,31 @@ func (s *Set) mayRequestDevices(content *request.Content) bool {
 	}
 	return false
 }
+
+// RequestsLike reports whether a pod requests devices of the kind of the one that has a resource,
+// or may request some: of the same extended resource for a device of an allocator, and else of the
+// plugin that serves both. It is false for a device that no plugin says to serve.
+func (s *Set) RequestsLike(r *request.Request, name types.ResourceName) bool {
+	if plain, ok := s.allocatedAs(name); ok {
+		return s.requestsOf(r.Pod, plain)
+	}
+	return slices.ContainsFunc(s.plugins, func(plugin *handle) bool {
+		return plugin.kinds != nil && plugin.kinds.has(name) && plugin.kinds.mayConcern(r.Pod)
+	})
+}
+
+// requestsOf reports whether a pod requests devices that a plain resource counts, by a count or by
+// requests for certain ones of an allocator.
+func (s *Set) requestsOf(pod *types.PodInfo, plain types.ResourceName) bool {
+	for _, info := range pod.Containers() {
+		if info.KubeRequests[plain] > 0 || info.Requests[plain] > 0 {
+			return true
+		}
+		for name, quantity := range info.Requests {
+			if of, ok := s.allocatedAs(resource.WithPrefix(name)); ok && of == plain && quantity > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -34,9 +34,10 @@ type Set struct {
 
 	claimed map[types.ResourceName]bool
 	counted map[device]types.ResourceName // the plain resource that counts whole devices
+	parts   countedParts
 	// translated are the resources that plugins make of others, which no device has.
-	translated map[device]device
-	words      devicescheduler.Words
+	translated   map[device]device
+	displayNames devicescheduler.Words
 
 	remainders     *cache.Cache[request.Key, *remainder] // by the key of the translation
 	groupScheduler groupScheduler
@@ -51,7 +52,7 @@ type Requeuer interface {
 	Requeue()
 }
 
-// New returns the set of these plugins, in that order. A plugin that panics when it is asked for
+// New returns the set of these plugins, in that order. A plugin that panics when it is queried for
 // its name and abilities is logged and left out. recorder may be nil.
 func New(logger klog.Logger, recorder Recorder, plugins ...Named) *Set {
 	if recorder == nil {
@@ -66,7 +67,7 @@ func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, sizes s
 
 		claimed: map[types.ResourceName]bool{},
 		counted: map[device]types.ResourceName{}, translated: map[device]device{},
-		words: devicescheduler.Words{
+		displayNames: devicescheduler.Words{
 			Levels: map[string]devicescheduler.Noun{}, Units: map[string]devicescheduler.Unit{},
 		},
 
@@ -99,10 +100,11 @@ func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, sizes s
 				s.translated[from] = device{translated.Level, translated.To}
 			}
 		}
-		addWords(&s.words, plugin.words)
+		addDisplayNames(&s.displayNames, plugin.displayNames)
 		logger.Info("Device scheduler in use",
 			logkey.Plugin, plugin.Name, logkey.File, named.File, logkey.GroupScheduler, plugin.groups)
 	}
+	s.parts = newCountedParts(s.counted)
 	return s
 }
 
@@ -155,11 +157,12 @@ func (s *Set) Patient() bool {
 	return slices.ContainsFunc(s.plugins, func(plugin *handle) bool { return plugin.afterWait != nil })
 }
 
-// Words returns the words that the plugins have for their devices. Callers must not change them.
-func (s *Set) Words() devicescheduler.Words { return s.words }
+// DisplayNames returns the words that the plugins have for their devices. Callers must not change
+// them.
+func (s *Set) DisplayNames() devicescheduler.Words { return s.displayNames }
 
-// addWords adds the words of one plugin to those of the plugins before it.
-func addWords(known *devicescheduler.Words, more devicescheduler.Words) {
+// addDisplayNames adds the words of one plugin to those of the plugins before it.
+func addDisplayNames(known *devicescheduler.Words, more devicescheduler.Words) {
 	for level, noun := range more.Levels {
 		if _, ok := known.Levels[level]; !ok {
 			known.Levels[level] = noun

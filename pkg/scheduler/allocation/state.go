@@ -18,7 +18,7 @@ func (s *Set) Node(ctx context.Context, inventory *Inventory, holders []*Holder)
 	info, missing := *inventory.info, inventory.missing
 	holders = onInventory(inventory, holders)
 	for _, plugin := range s.plugins {
-		concerned := plugin.concerned(inventory, holders)
+		concerned := plugin.relevantHolders(inventory, holders)
 		if len(concerned) == 0 {
 			continue
 		}
@@ -27,7 +27,7 @@ func (s *Set) Node(ctx context.Context, inventory *Inventory, holders []*Holder)
 		case err == nil:
 			info.Used = used
 		case s.tolerates(err):
-			missing = missing.with(plugin, err)
+			missing = missing.add(plugin, err)
 		default:
 			return nil, err
 		}
@@ -93,11 +93,11 @@ func (h *handle) takeEach(
 	ctx context.Context, info *types.NodeInfo, holders []*Holder,
 ) ([]types.ResourceList, error) {
 	passed := info.Clone()
-	call := aboutHolders(info.Name, holders)
+	call := holdersCall(info.Name, holders)
 	return pluginhost.Do(ctx, h.Plugin, call, func() ([]types.ResourceList, error) {
 		taken := make([]types.ResourceList, len(holders))
 		for i, holder := range holders {
-			call.About(i)
+			call.SetHolder(i)
 			passed.Used = types.ResourceList{}
 			if err := h.TakePodResources(passed, holder.Pod.Clone()); err != nil {
 				return nil, err
@@ -114,10 +114,10 @@ func (h *handle) takeAll(ctx context.Context, info *types.NodeInfo, holders []*H
 	if passed.Used == nil {
 		passed.Used = types.ResourceList{}
 	}
-	call := aboutHolders(info.Name, holders)
+	call := holdersCall(info.Name, holders)
 	return pluginhost.Do(ctx, h.Plugin, call, func() (types.ResourceList, error) {
 		for i, holder := range holders {
-			call.About(i)
+			call.SetHolder(i)
 			if err := h.TakePodResources(passed, holder.Pod.Clone()); err != nil {
 				return nil, err
 			}
@@ -133,8 +133,8 @@ func add(to, quantities types.ResourceList) {
 	}
 }
 
-// aboutHolders returns the call that has a plugin take the resources of holders.
-func aboutHolders(node string, holders []*Holder) *pluginhost.Call {
+// holdersCall returns the call that has a plugin take the resources of holders.
+func holdersCall(node string, holders []*Holder) *pluginhost.Call {
 	about := make([]pluginhost.Holder, len(holders))
 	for i, holder := range holders {
 		about[i] = pluginhost.Holder{UID: holder.UID, Pod: holder.Pod.Name}

@@ -38,7 +38,7 @@ func (t *translation) concerns(kinds *kinds) bool {
 	if known, ok := t.concerned.Load(kinds); ok {
 		return known.(bool)
 	}
-	concerned := kinds.concern(t.Pod)
+	concerned := kinds.mayConcern(t.Pod)
 	t.concerned.Store(kinds, concerned)
 	return concerned
 }

@@ -28,7 +28,7 @@ func (counting) GetName() string                                   { return "cou
 func (counting) UsingGroupScheduler() bool                         { return true }
 func (c counting) CountedDevices() []devicescheduler.CountedDevice { return c.counted }
 
-func TestWhatIsRequestedBeyondTheLimits(t *testing.T) {
+func TestRequestsBeyondTheLimitsAreFound(t *testing.T) {
 	const gpu, widget, nic types.ResourceName = "nvidia.com/gpu", "example.com/widget", "vendor.example/nic"
 	set := allocation.New(klog.Background(), nil,
 		allocation.Named{File: "built in", Plugin: kubeletplugin.New()},

@@ -23,10 +23,10 @@ func (s *Set) unserved(t *translation) string {
 	served, unknown := false, false
 	for _, container := range t.Containers {
 		info := t.Container(container.Name)
-		// It would hold nothing, and so fit any device, also one that somebody else has: the node
+		// It would hold nothing, and so fit any device, also one that another user has: the node
 		// refuses it.
-		if empty := forNothing(info.DevRequests); len(empty) > 0 {
-			return fmt.Sprintf("container %q asks for 0 of %s", container.Name, slices.Min(empty))
+		if empty := zeroRequests(info.DevRequests); len(empty) > 0 {
+			return fmt.Sprintf("container %q requests 0 of %s", container.Name, slices.Min(empty))
 		}
 		served = served || len(info.DevRequests)+len(info.AllocateFrom) > 0
 		if s.madeByUnknown(info) {
@@ -50,8 +50,8 @@ func (s *Set) unserved(t *translation) string {
 	return fmt.Sprintf("no device scheduler makes a device of the requests %s", join(names))
 }
 
-// forNothing returns the requests for a quantity of 0.
-func forNothing(requests types.ResourceList) []types.ResourceName {
+// zeroRequests returns the requests for a quantity of 0.
+func zeroRequests(requests types.ResourceList) []types.ResourceName {
 	var empty []types.ResourceName
 	for request, quantity := range requests {
 		if quantity == 0 && resource.IsGroupResourceName(request) {
@@ -61,8 +61,8 @@ func forNothing(requests types.ResourceList) []types.ResourceName {
 	return empty
 }
 
-// unplaced says which device request of a pod has no device, or "".
-func unplaced(pod *types.PodInfo) string {
+// describeUnplaced says which device request of a pod has no device, or "".
+func describeUnplaced(pod *types.PodInfo) string {
 	var missing []string
 	for name, info := range pod.Containers() {
 		for request := range info.DevRequests {

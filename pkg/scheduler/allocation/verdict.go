@@ -33,9 +33,9 @@ type Verdict struct {
 	// NoDevices says that nothing of what the pod requests is a device on the node: it fits as
 	// far as devices are concerned, and has no score.
 	NoDevices bool
-	// Cut says that a limit ended the search for devices, which Fit counts and logs each time.
+	// LimitHit says that a limit ended the search for devices, which Fit counts and logs each time.
 	// TimedOut says that it was the limit of time: another time the search may get further.
-	Cut, TimedOut bool
+	LimitHit, TimedOut bool
 	// NotSearched says that there is no verdict: the pod neither fits at first sight, nor does
 	// something obvious speak against it, and the budget of its cycle has nothing left for a
 	// search.
@@ -47,7 +47,7 @@ type Verdict struct {
 func (v *Verdict) Same(other *Verdict) bool {
 	return len(v.Reasons)+len(other.Reasons) == 0 && v.Fits == other.Fits && v.Shortage == other.Shortage &&
 		v.Unresolvable == other.Unresolvable && v.Score == other.Score && v.Quality == other.Quality &&
-		v.NoDevices == other.NoDevices && v.Cut == other.Cut && v.TimedOut == other.TimedOut
+		v.NoDevices == other.NoDevices && v.LimitHit == other.LimitHit && v.TimedOut == other.TimedOut
 }
 
 // unresolvable reports whether a reason would stand on an empty node too.

@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// askAgain is the time from one look at the informers to the next.
-const askAgain = 5 * time.Second
+// retryInterval is the time from one look at the informers to the next.
+const retryInterval = 5 * time.Second
 
 // resources is what is needed of a discovery client.
 type resources interface {
@@ -35,7 +35,7 @@ type resources interface {
 // nil when ctx is done.
 func WaitForAPIs(ctx context.Context, factory informers.SharedInformerFactory, server resources) error {
 	var missing error
-	_ = wait.PollUntilContextCancel(ctx, askAgain, true, func(ctx context.Context) (bool, error) {
+	_ = wait.PollUntilContextCancel(ctx, retryInterval, true, func(ctx context.Context) (bool, error) {
 		now, cancel := context.WithCancel(ctx)
 		cancel()
 		// Informers that have not started are not listed; a standby may start them much later.
@@ -59,11 +59,11 @@ func allSynced(synced map[reflect.Type]bool) bool {
 // the cache of an informer waits for.
 func firstMissing(synced map[reflect.Type]bool, server resources) error {
 	var waiting []schema.GroupVersionKind
-	for of, ok := range synced {
+	for objectType, ok := range synced {
 		if ok {
 			continue
 		}
-		if object, isObject := reflect.New(of.Elem()).Interface().(runtime.Object); isObject {
+		if object, isObject := reflect.New(objectType.Elem()).Interface().(runtime.Object); isObject {
 			kinds, _, _ := scheme.Scheme.ObjectKinds(object)
 			waiting = append(waiting, kinds...)
 		}

@@ -68,7 +68,7 @@ func emulate(cmd *cobra.Command) error {
 	}
 	server, err := waitForVersion(ctx, config)
 	if err != nil {
-		klog.ErrorS(err, "The API server does not tell its version; the scheduler emulates none. "+
+		klog.ErrorS(err, "The API server does not report its version; the scheduler emulates none. "+
 			"Give the version with --emulated-version", logkey.Server, config.Host)
 		return nil
 	}
@@ -110,7 +110,7 @@ func waitForVersion(ctx context.Context, config *rest.Config) (*versioninfo.Info
 	backoff := wait.Backoff{Duration: firstWait, Factor: 2, Steps: 10, Cap: maxWait}
 	for {
 		info, err := client.ServerVersion()
-		if err == nil || refused(err) {
+		if err == nil || isRefusal(err) {
 			return info, err
 		}
 		klog.ErrorS(err, "Waiting for the API server, to learn its version", logkey.Server, config.Host)
@@ -122,8 +122,8 @@ func waitForVersion(ctx context.Context, config *rest.Config) (*versioninfo.Info
 	}
 }
 
-// refused reports whether the error is a server's answer that waiting does not change.
-func refused(err error) bool {
+// isRefusal reports whether the error is a server's answer that waiting does not change.
+func isRefusal(err error) bool {
 	return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
 }
 

@@ -85,7 +85,7 @@ func version134(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte(`{"major":"1","minor":"34","gitVersion":"v1.34.4"}`))
 }
 
-func TestTheServerIsAsked(t *testing.T) {
+func TestTheServerIsQueried(t *testing.T) {
 	older := serve(t, version134)
 	forbids := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
 	for name, test := range map[string]struct {

@@ -15,8 +15,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/claims"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
@@ -56,18 +58,38 @@ type KubeDeviceArgs struct {
 	CycleBudget *metav1.Duration `json:"cycleBudget,omitempty" flag:"device-cycle-budget"`
 	// SecurePort is the port of the read API; 0 for none.
 	SecurePort *int32 `json:"securePort,omitempty" flag:"devices-secure-port"`
+	// Claims says who chooses devices for ResourceClaims.
+	Claims *claims.Mode `json:"claims,omitempty" flag:"device-claims"`
+	// ClaimLevels are the attributes by whose values devices of claims are close, the closest
+	// first.
+	ClaimLevels *claims.Levels `json:"claimLevels,omitempty" flag:"device-claim-levels"`
 }
 
 var _ runtime.Object = (*KubeDeviceArgs)(nil)
+
+// Of returns the arguments of a profile, with all defaults.
+func Of(profile *schedulerconfig.KubeSchedulerProfile) *KubeDeviceArgs {
+	for i := range profile.PluginConfig {
+		if args, ok := profile.PluginConfig[i].Args.(*KubeDeviceArgs); ok {
+			args = args.DeepCopy()
+			SetDefaults(args)
+			return args
+		}
+	}
+	return Defaults()
+}
 
 // DeepCopy returns a copy that shares nothing with the arguments.
 func (a *KubeDeviceArgs) DeepCopy() *KubeDeviceArgs {
 	copied := *a
 	for _, s := range settings {
-		if from := s.of(a); !from.IsNil() {
+		if from := s.pointer(a); !from.IsNil() {
 			value := reflect.New(from.Type().Elem())
-			value.Elem().Set(from.Elem()) // no field has a reference
-			s.of(&copied).Set(value)
+			value.Elem().Set(from.Elem())
+			if list := from.Elem(); list.Kind() == reflect.Slice { // no field has another reference
+				value.Elem().Set(reflect.AppendSlice(reflect.MakeSlice(list.Type(), 0, list.Len()), list))
+			}
+			s.pointer(&copied).Set(value)
 		}
 	}
 	return &copied
@@ -95,8 +117,8 @@ var settings = func() []setting {
 	return all
 }()
 
-// of returns the pointer that the field is.
-func (s setting) of(args *KubeDeviceArgs) reflect.Value {
+// pointer returns the pointer that the field is.
+func (s setting) pointer(args *KubeDeviceArgs) reflect.Value {
 	return reflect.ValueOf(args).Elem().Field(s.index)
 }
 
@@ -104,7 +126,7 @@ func (s setting) of(args *KubeDeviceArgs) reflect.Value {
 func Differences(a, b *KubeDeviceArgs) []string {
 	var names []string
 	for _, s := range settings {
-		if !reflect.DeepEqual(s.of(a).Interface(), s.of(b).Interface()) {
+		if !reflect.DeepEqual(s.pointer(a).Interface(), s.pointer(b).Interface()) {
 			names = append(names, s.field)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/kubedevice/kubedevice/pkg/scheduler/claims"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
@@ -27,7 +28,7 @@ func TestDefaultsAreValidAndStayWhenSetTwice(t *testing.T) {
 		t.Errorf("the defaults are not valid: %v", errs)
 	}
 	for _, s := range settings {
-		if s.of(args).IsNil() {
+		if s.pointer(args).IsNil() {
 			t.Errorf("%s has no default", s.field)
 		}
 	}
@@ -58,10 +59,15 @@ func TestCopySharesNothing(t *testing.T) {
 	args := Defaults()
 	copied := args.DeepCopy()
 	for _, s := range settings {
-		if s.of(args).Pointer() == s.of(copied).Pointer() && !s.of(args).IsNil() {
+		if s.pointer(args).Pointer() == s.pointer(copied).Pointer() && !s.pointer(args).IsNil() {
 			t.Errorf("%s is shared", s.field)
 		}
 	}
+	(*copied.ClaimLevels)[0] = "a.b/c"
+	if (*args.ClaimLevels)[0] == "a.b/c" {
+		t.Error("claimLevels is shared")
+	}
+	copied = args.DeepCopy()
 	if diff := cmp.Diff(args, copied); diff != "" {
 		t.Errorf("the copy (-original +copy):\n%s", diff)
 	}
@@ -85,6 +91,15 @@ func TestValidateNamesFieldValueAndWhatIsAllowed(t *testing.T) {
 			a *KubeDeviceArgs,
 		) {
 			a.SealMode = ptr.To(seal.Warn)
+		},
+		`args.claimLevels: Invalid value: "example.com/1": "example.com/1" must be the name of an attribute with its ` +
+			`domain, such as "resource.kubernetes.io/pcieRoot": a valid C identifier must start with alphabetic ` +
+			`character or '_', followed by a string of alphanumeric characters or '_' (e.g. 'my_name',  or ` +
+			`'MY_NAME',  or 'MyName', regex used for validation is '[A-Za-z_][A-Za-z0-9_]*')`: func(a *KubeDeviceArgs) {
+			a.ClaimLevels = &claims.Levels{"example.com/1"}
+		},
+		`args.claimLevels: Invalid value: "a.b/c,a.b/c": has "a.b/c" twice`: func(a *KubeDeviceArgs) {
+			a.ClaimLevels = &claims.Levels{"a.b/c", "a.b/c"}
 		},
 		`args.searchBudget: Invalid value: "0s": must be 100µs or more`: func(a *KubeDeviceArgs) {
 			a.SearchBudget = &metav1.Duration{}
@@ -125,7 +140,9 @@ func TestFlagsOverrideAndReportOnlyWhatDiffers(t *testing.T) {
 	if diff := cmp.Diff(all, args); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)
 	}
-	for _, invalid := range []string{"--device-quota=no", "--best-devices-wait=soon", "--devices-secure-port=x"} {
+	for _, invalid := range []string{
+		"--device-quota=no", "--device-claim-levels=numaNode", "--best-devices-wait=soon", "--devices-secure-port=x",
+	} {
 		if err := flags.Parse([]string{invalid}); err == nil {
 			t.Errorf("%s is accepted", invalid)
 		}
@@ -134,7 +151,7 @@ func TestFlagsOverrideAndReportOnlyWhatDiffers(t *testing.T) {
 
 // The reference has a row for each field: its name, its flag and its default.
 func TestReferenceNamesEveryField(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/scheduler-config.md")
+	text, err := os.ReadFile("../../../docs/reference/scheduler-config.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,8 +167,11 @@ func TestReferenceNamesEveryField(t *testing.T) {
 	defaults := Defaults()
 	for _, s := range settings {
 		want := "see below"
-		if field := s.of(defaults); !field.IsNil() {
+		if field := s.pointer(defaults); !field.IsNil() {
 			want = written(field.Elem())
+		}
+		if below := "`" + want + "`"; len(want) > 40 && strings.Contains(string(text), below) {
+			want = "see below"
 		}
 		row := rows[s.field]
 		if row == nil || row[0] != "--"+s.flag || row[1] != want {

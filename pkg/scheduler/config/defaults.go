@@ -5,6 +5,7 @@ package config
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/claims"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
@@ -34,6 +36,8 @@ func Defaults() *KubeDeviceArgs {
 		SearchBudget:         &metav1.Duration{Duration: allocation.DefaultSearchBudgets.Node},
 		CycleBudget:          &metav1.Duration{Duration: allocation.DefaultSearchBudgets.Cycle},
 		SecurePort:           ptr.To[int32](0),
+		Claims:               ptr.To(claims.ModeUpstream),
+		ClaimLevels:          ptr.To(slices.Clone(claims.DefaultLevels)),
 	}
 }
 
@@ -41,8 +45,8 @@ func Defaults() *KubeDeviceArgs {
 func SetDefaults(args *KubeDeviceArgs) {
 	defaults := Defaults()
 	for _, s := range settings {
-		if field := s.of(args); field.IsNil() {
-			field.Set(s.of(defaults))
+		if field := s.pointer(args); field.IsNil() {
+			field.Set(s.pointer(defaults))
 		}
 	}
 	if args.SealMode == nil && *args.SealKey == "" {

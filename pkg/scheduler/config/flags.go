@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/claims"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 	"github.com/kubedevice/kubedevice/pkg/seal"
@@ -40,6 +41,7 @@ func (f *Flags) AddTo(flags *pflag.FlagSet) {
 	}
 	topology := func(s string) (topology allocation.Topology, err error) { return topology, topology.Set(s) }
 	quota := func(s string) (mode frameworkplugin.QuotaMode, err error) { return mode, mode.Set(s) }
+	claimsMode := func(s string) (mode claims.Mode, err error) { return mode, mode.Set(s) }
 	sealMode := func(s string) (mode seal.Mode, err error) { return mode, mode.Set(s) }
 
 	a, d := &f.set, Defaults()
@@ -90,10 +92,18 @@ func (f *Flags) AddTo(flags *pflag.FlagSet) {
 		"Port of the read API below "+schedulerapi.Prefix+": which "+
 			"pod holds which device, and where one that waits would fit. Address, certificates, authentication and "+
 			"authorization are those of --secure-port. 0 stands for no API.")
+	add(flags, a, &a.Claims, &d.Claims, "mode", claimsMode,
+		"Who chooses devices for ResourceClaims: upstream, its plugin "+
+			"DynamicResources, which takes the first that fit; kubedevice (alpha), this scheduler, which prefers "+
+			"close devices, keeps groups of close devices whole, and may evict pods for their claims.")
+	add(flags, a, &a.ClaimLevels, &d.ClaimLevels, "attributes", claims.ParseLevels,
+		"Attributes of devices in ResourceSlices, with their domains and with commas in between: devices with "+
+			"the same value of one are close, and the first one counts as the closest. A driver's own attributes "+
+			"group its devices alone.")
 	flags.Bool(shareEventsFlag, true, "")
 	// Fails only for a flag that is not there.
 	_ = flags.MarkDeprecated(shareEventsFlag, "it has no effect: the event "+
-		"ShareNotEnforced is written once for each pod that is given a part of a device")
+		"DeviceShared is written once for each pod that is given a part of a device")
 }
 
 // Override sets the fields that the command line sets, and returns those that had another value.
@@ -101,16 +111,16 @@ func (f *Flags) Override(args *KubeDeviceArgs) []Overridden {
 	var overridden []Overridden
 	set := f.set.DeepCopy()
 	for _, s := range settings {
-		by, field := s.of(set), s.of(args)
-		if by.IsNil() {
+		flagValue, field := s.pointer(set), s.pointer(args)
+		if flagValue.IsNil() {
 			continue
 		}
-		if !field.IsNil() && !reflect.DeepEqual(by.Interface(), field.Interface()) {
+		if !field.IsNil() && !reflect.DeepEqual(flagValue.Interface(), field.Interface()) {
 			overridden = append(overridden, Overridden{
-				Field: s.field, File: written(field.Elem()), Flag: "--" + s.flag + "=" + written(by.Elem()),
+				Field: s.field, File: written(field.Elem()), Flag: "--" + s.flag + "=" + written(flagValue.Elem()),
 			})
 		}
-		field.Set(by)
+		field.Set(flagValue)
 	}
 	return overridden
 }
@@ -118,7 +128,7 @@ func (f *Flags) Override(args *KubeDeviceArgs) []Overridden {
 // Sets returns the flag that sets this field on the command line, with its value, or "".
 func (f *Flags) Sets(field string) string {
 	for _, s := range settings {
-		if value := s.of(&f.set); s.field == field && !value.IsNil() {
+		if value := s.pointer(&f.set); s.field == field && !value.IsNil() {
 			return "--" + s.flag + "=" + written(value.Elem())
 		}
 	}
@@ -187,7 +197,7 @@ func add[T any](
 	if *defaultValue != nil {
 		value.defaultText = written(reflect.ValueOf(**defaultValue))
 	}
-	at := slices.IndexFunc(settings, func(s setting) bool { return s.of(set).Addr().Interface() == any(into) })
+	at := slices.IndexFunc(settings, func(s setting) bool { return s.pointer(set).Addr().Interface() == any(into) })
 	flag := flags.VarPF(value, settings[at].flag, "", usage)
 	if kind == "bool" {
 		flag.NoOptDefVal = "true"

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/claims"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
@@ -55,6 +56,13 @@ func Validate(path *field.Path, args *KubeDeviceArgs) field.ErrorList {
 	}
 	if port := *args.SecurePort; port < 0 || port > 65535 {
 		invalid("securePort", port, "must be from 1 to 65535, or 0 for no API")
+	}
+	if mode := *args.Claims; mode.Set(string(mode)) != nil {
+		errs = append(errs, field.NotSupported(path.Child("claims"), mode,
+			[]claims.Mode{claims.ModeUpstream, claims.ModeKubeDevice}))
+	}
+	if err := args.ClaimLevels.Validate(); err != nil {
+		invalid("claimLevels", args.ClaimLevels.String(), "%v", err)
 	}
 	return errs
 }

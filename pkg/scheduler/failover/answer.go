@@ -57,16 +57,17 @@ func (e *Engine) answer(
 		return false
 	}
 	generation := max(now, want.Generation) + 1
+	e.reserve(node.Name, pod.UID, generation, Chosen, 0)
 	outcome := e.write(ctx, pod, decision, generation)
 	metrics.DeviceReplacements.WithLabelValues(outcome).Inc()
 	switch outcome {
 	case written:
 		delete(e.explained[node.Name], pod.UID)
-		e.keep(node.Name, pod.UID, generation, keepReserved, true)
+		e.reserve(node.Name, pod.UID, generation, Written, keepReserved)
 	case conflict, noDevice:
 		e.drop(node.Name, pod.UID)
 	case failed:
-		e.keep(node.Name, pod.UID, generation, lateEffect, false)
+		e.reserve(node.Name, pod.UID, generation, Unresolved, lateEffect)
 	}
 	return outcome == conflict
 }
@@ -128,7 +129,7 @@ func (e *Engine) choose(
 		}
 		e.Nodes.ReserveMore(node.Name, pod, &sdk.PodInfo{
 			Name: pod.Name, NodeName: node.Name,
-			RunningContainers: map[string]sdk.ContainerInfo{container: added(has, chosen)},
+			RunningContainers: map[string]sdk.ContainerInfo{container: addedDevices(has, chosen)},
 		})
 		return &decision, nil
 	}
@@ -141,8 +142,8 @@ func replaceDevices(container, chosen sdk.ContainerInfo) sdk.ContainerInfo {
 	return container
 }
 
-// added returns the chosen devices that the container does not have.
-func added(has, chosen sdk.ContainerInfo) sdk.ContainerInfo {
+// addedDevices returns the chosen devices that the container does not have.
+func addedDevices(has, chosen sdk.ContainerInfo) sdk.ContainerInfo {
 	had := map[sdk.ResourceName]bool{}
 	for _, device := range has.AllocateFrom {
 		had[device] = true

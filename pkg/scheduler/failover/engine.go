@@ -81,26 +81,18 @@ type Engine struct {
 	Options
 	queue workqueue.TypedDelayingInterface[string] // names of nodes
 
-	mu       sync.Mutex
-	reserved map[types.UID]reserved // by pod
+	mu           sync.Mutex
+	reservations map[types.UID]reservation // by pod
 
 	// explained has the reason in the last event of each pod without a replacement, by node. Only
 	// Run uses it.
 	explained map[string]map[types.UID]string
 }
 
-// reserved is a reservation for a pod.
-type reserved struct {
-	node       string
-	generation int64 // of the pod's allocation
-	until      time.Time
-	written    bool // the API server has confirmed the pod's change
-}
-
 // New returns an engine; call Follow and Run.
 func New(options Options) *Engine {
 	return &Engine{
-		Options: options, queue: workqueue.NewTypedDelayingQueue[string](), reserved: map[types.UID]reserved{},
+		Options: options, queue: workqueue.NewTypedDelayingQueue[string](), reservations: map[types.UID]reservation{},
 		explained: map[string]map[types.UID]string{},
 	}
 }
@@ -198,17 +190,14 @@ func (e *Engine) release(node string, now time.Time) (again time.Duration) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for uid, r := range e.reserved {
+	for uid, r := range e.reservations {
 		if r.node != node {
 			continue
 		}
-		left := r.until.Sub(now)
-		if left <= 0 && r.written && !e.shown(pods, uid, r.generation) {
-			left = retryInterval
-		}
+		left := r.left(now, func() bool { return e.shown(pods, uid, r.generation) })
 		if left <= 0 {
 			e.Nodes.ReleaseMore(r.node, uid)
-			delete(e.reserved, uid)
+			delete(e.reservations, uid)
 		} else if again == 0 || left < again {
 			again = left
 		}
@@ -228,19 +217,18 @@ func (e *Engine) shown(pods []*v1.Pod, uid types.UID, generation int64) bool {
 	return err != nil || now >= generation
 }
 
-// keep extends the pod's reservation for this duration. written says that the API server has
-// confirmed the pod's change.
-func (e *Engine) keep(node string, uid types.UID, generation int64, duration time.Duration, written bool) {
+// reserve has the pod's devices reserved for this duration, in that state of its replacement.
+func (e *Engine) reserve(node string, uid types.UID, generation int64, state state, duration time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.reserved[uid] = reserved{node, generation, time.Now().Add(duration), written}
+	e.reservations[uid] = reservation{state, node, generation, time.Now().Add(duration)}
 }
 
 // drop removes the reservation for the pod.
 func (e *Engine) drop(node string, uid types.UID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.reserved, uid)
+	delete(e.reservations, uid)
 	e.Nodes.ReleaseMore(node, uid)
 }
 
@@ -248,7 +236,7 @@ func (e *Engine) drop(node string, uid types.UID) {
 func (e *Engine) answered(uid types.UID, generation int64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.reserved[uid].generation > generation
+	return e.reservations[uid].generation > generation
 }
 
 // event writes an event on the pod.

@@ -76,7 +76,7 @@ func TestReservesOnlyNewDevices(t *testing.T) {
 		}
 		return info
 	}
-	if diff := cmp.Diff(list("B"), added(list("A", "C"), list("A", "B"))); diff != "" {
+	if diff := cmp.Diff(list("B"), addedDevices(list("A", "C"), list("A", "B"))); diff != "" {
 		t.Errorf("reserved (-want +got):\n%s", diff)
 	}
 }
@@ -250,7 +250,7 @@ func TestResolvesAPatchWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-func TestRetriesAPodThatChangedMeanwhile(t *testing.T) {
+func TestRetriesAfterAConflict(t *testing.T) {
 	f := newFixture(t)
 	pod := f.holder("p", 0, map[string]string{"main": "A"})
 	f.breaks("A", replacement("p", 0, "main"))
@@ -282,7 +282,7 @@ func (g *growing) PodsOn(string) ([]*v1.Pod, error) {
 }
 
 // Pods are bound while the engine answers a node. Their reservations become their devices.
-func TestPodBoundMeanwhileKeepsItsDevices(t *testing.T) {
+func TestPodBoundDuringTheAnswerKeepsItsDevices(t *testing.T) {
 	f := newFixture(t)
 	f.holder("p", 0, map[string]string{"main": "A"})
 	f.holder("q", 0, map[string]string{"main": "B"})
@@ -315,7 +315,7 @@ func TestWaitsForTheInformerBeforeItChoosesOrReleases(t *testing.T) {
 	}
 	f.seen()
 	f.engine.release("n", time.Now().Add(time.Hour))
-	if len(f.engine.reserved) > 0 {
+	if len(f.engine.reservations) > 0 {
 		t.Error("the reservation does not end")
 	}
 }
@@ -331,7 +331,7 @@ func TestReportsAForbiddenPatchAndBacksOff(t *testing.T) {
 	if event := <-f.events.Events; !strings.Contains(event, "may not write the pod's allocation") {
 		t.Errorf("the event says %q", event)
 	}
-	if len(f.engine.reserved) > 0 {
+	if len(f.engine.reservations) > 0 {
 		t.Error("devices stay reserved")
 	}
 }

@@ -79,7 +79,8 @@ type fixture struct {
 	version   int
 	unhealthy map[string]bool
 
-	lose func(applied func()) error // decides the outcome of the next patch; nil for success
+	lose     func(applied func()) error // decides the outcome of the next patch; nil for success
+	patching func()                     // is called before each patch takes effect, unless it is nil
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -216,6 +217,9 @@ func (f *fixture) holder(name string, generation int64, containers map[string]st
 
 // patch is the API server's answer to a patch.
 func (f *fixture) patch(action clienttesting.Action) (bool, runtime.Object, error) {
+	if f.patching != nil {
+		f.patching()
+	}
 	patch := action.(clienttesting.PatchAction)
 	if patch.GetSubresource() != "status" || patch.GetPatchType() != types.MergePatchType {
 		f.Errorf("patch of %q of type %s", patch.GetSubresource(), patch.GetPatchType())

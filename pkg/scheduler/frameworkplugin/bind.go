@@ -25,7 +25,7 @@ import (
 // seal: the API server copies the annotations onto the pod in the write that sets spec.nodeName.
 // All other pods are left to the next bind plugin.
 func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
-	if c := p.cycleOf(state); c == nil || c.deviceless {
+	if c := p.cycleOf(state); c == nil || c.noDevices {
 		return fwk.NewStatus(fwk.Skip)
 	}
 	annotation := p.nodes.Reserved(nodeName, pod.UID)
@@ -55,7 +55,7 @@ func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 		p.reportShares(pod, nodeName)
 		return nil
 	}
-	if !refused(err) {
+	if !isNotBound(err) {
 		// The answer is lost, the binding perhaps not: the devices stay with the pod until that is
 		// known.
 		p.nodes.Keep(nodeName, pod.UID)
@@ -94,9 +94,9 @@ func (p *Plugin) bind(ctx context.Context, binding *v1.Binding) error {
 	return cacher.WaitOnFinish(ctx, finished)
 }
 
-// refused reports whether the error says that the pod was not bound. A conflict does not say so:
+// isNotBound reports whether the error says that the pod was not bound. A conflict does not say so:
 // binding is tried again after some errors, and what is in conflict may be the try before.
-func refused(err error) bool {
+func isNotBound(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return utilnet.IsConnectionRefused(err)

@@ -52,7 +52,7 @@ func TestABindingThatWasRefusedGivesItsDevicesBackAtOnce(t *testing.T) {
 		"connection refused": syscall.ECONNREFUSED,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if !refused(err) {
+			if !isNotBound(err) {
 				t.Error("is not taken for a refusal")
 			}
 		})
@@ -79,7 +79,7 @@ func TestABindingWithoutAnAnswerKeepsItsDevices(t *testing.T) {
 	}{
 		"it took effect": {
 			timeout, func(f *fixture, pod *v1.Pod) {
-				f.update(annotated(assumed(pod, "n"), gave("p", "n", "A")))
+				f.update(annotated(assumed(pod, "n"), allocationOf("p", "n", "A")))
 			}, false,
 		},
 		"somebody else bound the pod elsewhere": {
@@ -87,7 +87,7 @@ func TestABindingWithoutAnAnswerKeepsItsDevices(t *testing.T) {
 		},
 		"a try before it took effect": {
 			conflict, func(f *fixture, pod *v1.Pod) {
-				f.update(annotated(assumed(pod, "n"), gave("p", "n", "A")))
+				f.update(annotated(assumed(pod, "n"), allocationOf("p", "n", "A")))
 			}, false,
 		},
 		"the pod is gone": {context.DeadlineExceeded, func(f *fixture, _ *v1.Pod) {
@@ -202,7 +202,7 @@ func TestBindingGoesThroughTheAPICacherWhereThereIsOne(t *testing.T) {
 		t.Fatal(status)
 	}
 	for _, value := range (<-cacher.bindings).Annotations {
-		if value != gave("p", "n", "A") {
+		if value != allocationOf("p", "n", "A") {
 			t.Errorf("bound with %s", value)
 		}
 	}

@@ -41,7 +41,7 @@ func (p *Plugin) resolveBinding(ctx context.Context, pod *v1.Pod, nodeName strin
 		logger.V(2).Info("Resolved a binding without an answer", logkey.TookEffect, bound)
 		if !bound {
 			p.nodes.Resolve(nodeName, pod.UID)
-			p.requeuer.after(0)
+			p.requeuer.activateAfter(0)
 		}
 		return true, nil
 	})

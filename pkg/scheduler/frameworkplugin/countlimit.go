@@ -47,6 +47,10 @@ func (l *countLimit) exceeded(held sdk.ResourceList) string {
 	return ""
 }
 
+// quotaPrefixes begin the name of a resource in a quota. Kubernetes itself counts extended
+// resources by the first one alone; HAMi's users write the second.
+var quotaPrefixes = []string{v1.DefaultResourceRequestsPrefix, "limits."}
+
 // naming returns the first quota that names the plain resource, or nil.
 func naming(counting []*v1.ResourceQuota, plain sdk.ResourceName) *v1.ResourceQuota {
 	return first(counting, plain, func(resource.Quantity) bool { return true })
@@ -62,7 +66,7 @@ func first(
 	counting []*v1.ResourceQuota, plain sdk.ResourceName, limits func(resource.Quantity) bool,
 ) *v1.ResourceQuota {
 	for _, quota := range counting {
-		for _, prefix := range []string{v1.DefaultResourceRequestsPrefix, "limits."} {
+		for _, prefix := range quotaPrefixes {
 			if hard, ok := quota.Spec.Hard[v1.ResourceName(prefix+string(plain))]; ok && limits(hard) {
 				return quota
 			}

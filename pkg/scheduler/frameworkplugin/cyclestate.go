@@ -11,12 +11,14 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/verdict"
+	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // cycle is what the plugin keeps of one pod's scheduling cycle.
 type cycle struct {
 	request  *request.Request
 	limit    *countLimit        // nil for none
+	parts    *partLimit         // nil for none
 	budget   *allocation.Budget // of the searches
 	verdicts verdict.Cycle
 	reasons  *reasonAggregator
@@ -29,9 +31,9 @@ type cycle struct {
 	evicting    bool    // simulations from now on are those of evictions
 	skipped     bool    // this simulation is not made: the budget is used up
 	scores      []int64 // of PreScore's nodes, in their order
-	// deviceless says that Reserve chose no device and has nothing to write: the node's kubelet
+	// noDevices says that Reserve chose no device and has nothing to write: the node's kubelet
 	// counts what the pod requests.
-	deviceless bool
+	noDevices bool
 }
 
 const cycleKey fwk.StateKey = Name
@@ -42,13 +44,31 @@ const cycleKey fwk.StateKey = Name
 // all victims from the node, and evicts each for which Filter then fails, for any reason.
 func (c *cycle) Clone() fwk.StateData {
 	clone := &cycle{
-		request: c.request, limit: c.limit, budget: c.budget, verdicts: c.verdicts, reasons: c.reasons.simulation(),
-		simulation: true,
+		request: c.request, limit: c.limit, parts: c.parts, budget: c.budget, verdicts: c.verdicts,
+		reasons: c.reasons.simulation(), simulation: true,
 	}
 	if c.evicting {
 		clone.skipped, clone.budget = c.budget.UsedUp(), c.budget.Simulation()
 	}
 	return clone
+}
+
+// limited reports whether a node on which the pod fits may give it more than a limit allows.
+func (c *cycle) limited() bool { return c.limit != nil || c.parts != nil && !c.parts.exact }
+
+// exceeded says which limit an allocation on a node exceeds, and its status; nil for none.
+func (p *Plugin) exceeded(c *cycle, nodeName string, pod *v1.Pod, allocated *sdk.PodInfo) *fwk.Status {
+	if c.limit != nil {
+		if text := c.limit.exceeded(p.schedulers.Counted(allocated, c.request.Containers)); text != "" {
+			return fwk.NewStatus(fwk.Unschedulable, text) // other devices may be free after an eviction
+		}
+	}
+	if c.parts != nil {
+		if text := c.parts.exceeded(p.heldOn(nodeName, pod, allocated, c.request)); text != "" {
+			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, text)
+		}
+	}
+	return nil
 }
 
 // inGroup reports whether the pod is one of a pod group, which are scheduled together.

@@ -29,7 +29,7 @@ import (
 )
 
 // changeable is gpus that translate a count to as many cards more as its revision says. It grows
-// when a node comes that asks for it.
+// when a node comes that requests it.
 type changeable struct {
 	*gpus
 	revision, wanted atomic.Uint64
@@ -236,7 +236,8 @@ var changes = map[string]func(*model){
 	"a pod that others bound comes": func(m *model) {
 		nodeInfo, name := random(m, m.list), m.name("theirs")
 		nodeName := nodeInfo.Node().Name
-		pod := annotated(assumed(newPod(name, 1), nodeName), gave(name, nodeName, random(m, []string{"A", "B", "C"})))
+		pod := annotated(assumed(newPod(name, 1), nodeName), allocationOf(name, nodeName, random(m, []string{"A", "B",
+			"C"})))
 		nodeInfo.(*framework.NodeInfo).AddPod(pod)
 		m.bound = append(m.bound, pod)
 	},
@@ -264,7 +265,8 @@ var changes = map[string]func(*model){
 	"a pod of a group is assumed, with a forged allocation and without devices": func(m *model) {
 		nodeInfo, name := random(m, m.list).(*framework.NodeInfo), m.name("forger")
 		nodeName, generation := nodeInfo.Node().Name, nodeInfo.Generation
-		pod := annotated(assumed(newPod(name, 0), nodeName), gave(name, nodeName, random(m, []string{"A", "B", "C"})))
+		pod := annotated(assumed(newPod(name, 0), nodeName), allocationOf(name, nodeName, random(m, []string{"A", "B",
+			"C"})))
 		nodeInfo.AddPod(pod)
 		nodeInfo.Generation = generation
 		m.forgotten = append(m.forgotten, pod)
@@ -384,7 +386,7 @@ func (m *model) simulate(pod *v1.Pod, cachedState, plainState fwk.CycleState) {
 	}
 	if m.rand.IntN(3) == 0 && nodeInfo != own {
 		name := nodeInfo.Node().Name
-		nodeInfo.AddPod(annotated(assumed(newPod("nominated", 1), name), gave("nominated", name, "A")))
+		nodeInfo.AddPod(annotated(assumed(newPod("nominated", 1), name), allocationOf("nominated", name, "A")))
 		hopeful := newPod("hopeful", 1)
 		hopeful.Spec.Tolerations = randomTolerations(m.rand)
 		nodeInfo.AddPod(hopeful)

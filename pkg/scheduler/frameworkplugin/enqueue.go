@@ -19,7 +19,8 @@ import (
 
 // EventsToRegister lists the events that may make a pod schedulable that this plugin rejected: a
 // node with a new or changed inventory, or with other taints of its devices, a deleted pod with
-// devices, and a change of the pod's own annotations or tolerations. When in doubt the pod is
+// devices, and a change of the pod's own annotations or tolerations. Where DRA drivers publish
+// devices of inventories, a claim that is deallocated is another one. When in doubt the pod is
 // queued. The requeuer covers what no such event reports.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	event := func(resource fwk.EventResource, action fwk.ActionType, hint fwk.QueueingHintFn) fwk.ClusterEventWithHint {
@@ -27,11 +28,15 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 			Event: fwk.ClusterEvent{Resource: resource, ActionType: action}, QueueingHintFn: hint,
 		}
 	}
-	return []fwk.ClusterEventWithHint{
+	all := []fwk.ClusterEventWithHint{
 		event(fwk.Node, fwk.Add|fwk.UpdateNodeAnnotation|fwk.UpdateNodeAllocatable, p.afterNodeChange),
 		event(fwk.AssignedPod, fwk.Delete, p.afterPodDeletion),
 		event(fwk.TargetPod, fwk.Update, p.afterOwnChange),
-	}, nil
+	}
+	if p.ledger != nil {
+		all = append(all, p.ledger.EventsForOthers()...)
+	}
+	return all, nil
 }
 
 func (p *Plugin) afterNodeChange(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
@@ -39,10 +44,11 @@ func (p *Plugin) afterNodeChange(_ klog.Logger, pod *v1.Pod, oldObj, newObj any)
 	if err != nil {
 		return fwk.Queue, err
 	}
-	if before != nil && !rewritten(before, after, deviceinfo.Annotation) &&
-		!rewritten(before, after, deviceinfo.HoldersAnnotation) &&
-		!rewritten(before, after, deviceinfo.DeviceTaintsAnnotation) &&
-		!rewritten(before, after, deviceinfo.AttributesAnnotation) &&
+	if before != nil && !annotationChanged(before, after, deviceinfo.Annotation) &&
+		!annotationChanged(before, after, deviceinfo.HoldersAnnotation) &&
+		!annotationChanged(before, after, deviceinfo.DeviceTaintsAnnotation) &&
+		!annotationChanged(before, after, deviceinfo.AttributesAnnotation) &&
+		!annotationChanged(before, after, deviceinfo.ShareEnforcementAnnotation) &&
 		apiequality.Semantic.DeepEqual(before.Status.Allocatable, after.Status.Allocatable) {
 		return fwk.QueueSkip, nil
 	}
@@ -56,6 +62,9 @@ func (p *Plugin) afterPodDeletion(_ klog.Logger, pod *v1.Pod, oldObj, newObj any
 	}
 	if !p.nodes.Requests.MayHold(deleted) {
 		return fwk.QueueSkip, nil
+	}
+	if deleted.Namespace == pod.Namespace && p.quotas.countParts(pod.Namespace, p.schedulers.CountedParts()) {
+		return fwk.Queue, nil // what it held may be what a quota has lacked, on any node
 	}
 	nodeName := cmp.Or(deleted.Spec.NodeName, deleted.Status.NominatedNodeName)
 	if nodeName == "" {
@@ -77,7 +86,9 @@ func (p *Plugin) afterOwnChange(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (f
 	if err != nil {
 		return fwk.Queue, err
 	}
-	if !rewritten(before, after, deviceinfo.Annotation) && names.SameAnnotations(before, after) &&
+	if !annotationChanged(before, after, deviceinfo.Annotation) && names.SameAnnotations(before, after) &&
+		!annotationChanged(before, after, deviceinfo.LeastEnforcementAnnotation) &&
+		!annotationChanged(before, after, deviceinfo.OnShareExceededAnnotation) &&
 		apiequality.Semantic.DeepEqual(before.Spec.Tolerations, after.Spec.Tolerations) {
 		return fwk.QueueSkip, nil
 	}

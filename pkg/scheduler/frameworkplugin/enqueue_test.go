@@ -25,7 +25,8 @@ func TestPendingPodsWakeForWhatMayHelpThem(t *testing.T) {
 	described.Annotations[deviceinfo.AttributesAnnotation] = `{"gpu/A":{"productName":"x"}}`
 	fraction := newPod("p", 1)
 	fraction.Annotations = map[string]string{"gpu-fraction": "0.5"}
-	device, plain, limits := annotated(assumed(newPod("device", 1), "n"), gave("device", "n", "A")), newPod("plain", 0),
+	device, plain, limits := annotated(assumed(newPod("device", 1), "n"), allocationOf("device", "n",
+		"A")), newPod("plain", 0),
 		newPod("limits", 1)
 	other := annotated(newPod("p", 1), `{}`)
 
@@ -78,7 +79,7 @@ func TestPendingPodsWakeForWhatMayHelpThem(t *testing.T) {
 }
 
 func TestTheEventsAreThoseThatCarryInventoriesAndAllocations(t *testing.T) {
-	events, err := (&Plugin{}).EventsToRegister(t.Context())
+	events, err := (&Plugin{Shared: &Shared{}}).EventsToRegister(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

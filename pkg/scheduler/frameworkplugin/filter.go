@@ -22,7 +22,7 @@ import (
 // nodeInfo lists.
 func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeInfo fwk.NodeInfo) *fwk.Status {
 	c := p.cycleOf(state)
-	if c == nil || c.limit == nil && c.knownToFit(nodeInfo) {
+	if c == nil || !c.limited() && c.knownToFit(nodeInfo) {
 		return nil
 	}
 	if c.skipped {
@@ -33,7 +33,7 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 	case err != nil:
 		return p.rejected(err)
 	case found.Fits:
-		return p.withinCount(ctx, c, pod, nodeInfo)
+		return p.withinLimits(ctx, c, pod, nodeInfo)
 	case found.NotSearched:
 		return p.notSearched(pod)
 	case found.TimedOut:
@@ -55,15 +55,24 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 	if text := p.untolerated(ctx, c, pod, nodeInfo); text != "" {
 		status.AppendReason(text)
 	}
+	if text := p.unhealthy(ctx, c, nodeInfo); text != "" {
+		status.AppendReason(text)
+	}
+	if text := p.claimed(c, nodeInfo); text != "" {
+		status.AppendReason(text)
+	}
 	if keys := c.request.Choice.Keys(); len(keys) > 0 {
 		status.AppendReason("may have GPUs that the pod leaves out by its annotation " + strings.Join(keys, ", "))
+	}
+	if text := heldByLess(c.request, nodeInfo.Node()); text != "" {
+		status.AppendReason(text)
 	}
 	return status
 }
 
-// withinCount refuses a node on which the pod would hold more than the limit of its cycle.
-func (p *Plugin) withinCount(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.NodeInfo) *fwk.Status {
-	if c.limit == nil {
+// withinLimits refuses a node on which the pod would hold more than the limits of its cycle.
+func (p *Plugin) withinLimits(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.NodeInfo) *fwk.Status {
+	if !c.limited() {
 		return nil
 	}
 	node, err := p.nodes.State(ctx, nodeInfo, pod, false)
@@ -77,10 +86,7 @@ func (p *Plugin) withinCount(ctx context.Context, c *cycle, pod *v1.Pod, nodeInf
 	case err != nil:
 		return p.rejected(err)
 	}
-	if text := c.limit.exceeded(p.schedulers.Counted(allocated, c.request.Containers)); text != "" {
-		return fwk.NewStatus(fwk.Unschedulable, text) // other devices may be free after an eviction
-	}
-	return nil
+	return p.exceeded(c, nodeInfo.Node().Name, pod, allocated)
 }
 
 // verdict returns the verdict on the node, cached or computed. An error says that there is none.
@@ -107,6 +113,24 @@ func (p *Plugin) verdict(
 	return &found, nil
 }
 
+// unhealthy says which devices like those that the pod requests are unhealthy on a node that it
+// does not fit; "" if none, and in a simulation, whose reasons are not read.
+func (p *Plugin) unhealthy(ctx context.Context, c *cycle, nodeInfo fwk.NodeInfo) string {
+	if c.simulation {
+		return ""
+	}
+	return p.nodes.UnhealthyText(ctx, nodeInfo.Node(), c.request)
+}
+
+// claimed says which devices like those that the pod requests claims have on a node that it does
+// not fit; "" if none, and in a simulation, whose reasons are not read.
+func (p *Plugin) claimed(c *cycle, nodeInfo fwk.NodeInfo) string {
+	if c.simulation {
+		return ""
+	}
+	return p.nodes.ClaimedText(nodeInfo.Node(), c.request)
+}
+
 // notSearched returns the status of a node for which the cycle's budget has nothing left. Evicting
 // pods there would be wrong: it may fit as it is. The pod is tried again.
 func (p *Plugin) notSearched(pod *v1.Pod) *fwk.Status {
@@ -120,7 +144,7 @@ func (p *Plugin) notSearched(pod *v1.Pod) *fwk.Status {
 // changes. Events group nodes by its text.
 func (p *Plugin) rejected(err error) *fwk.Status {
 	if errors.Is(err, pluginhost.ErrNoAnswer) {
-		p.requeuer.after(pluginhost.RetryAfter(err))
+		p.requeuer.activateAfter(pluginhost.RetryAfter(err))
 	}
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 }

@@ -44,17 +44,17 @@ func TestMain(m *testing.M) {
 }
 
 // gpus is a plugin that leaves GPUs to the group scheduler: nvidia.com/gpu of each container
-// becomes as many cards, and what the annotation asks for of pairs stays as it is.
+// becomes as many cards, and what the annotation requests of pairs stays as it is.
 type gpus struct {
 	panics, whimsical bool
-	asked             atomic.Int64 // calls of PodFitsDevice
+	calls             atomic.Int64 // calls of PodFitsDevice
 }
 
 func (*gpus) AddNode(string, *sdk.NodeInfo) {}
 func (*gpus) RemoveNode(string)             {}
 func (g *gpus) PodFitsDevice(_ *sdk.NodeInfo, pod *sdk.PodInfo,
 	_ bool) (bool, []devicescheduler.PredicateFailureReason, float64) {
-	g.asked.Add(1)
+	g.calls.Add(1)
 	if g.panics {
 		panic("ouch")
 	}
@@ -122,6 +122,14 @@ func newFixtureOf(t testing.TB, scheduler devicescheduler.DeviceScheduler, nodes
 func newFixtureWith(
 	t testing.TB, options Options, scheduler devicescheduler.DeviceScheduler, nodes []*v1.Node, pods ...*v1.Pod,
 ) *fixture {
+	return newFixtureAmong(t, nil, options, scheduler, nodes, pods...)
+}
+
+// newFixtureAmong is newFixtureWith in a cluster with these claims; nil for none.
+func newFixtureAmong(
+	t testing.TB, claims fwk.SharedDRAManager, options Options, scheduler devicescheduler.DeviceScheduler,
+	nodes []*v1.Node, pods ...*v1.Pod,
+) *fixture {
 	upstreammetrics.Register()
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &fixture{TB: t, client: fake.NewClientset(), activated: make(chan map[string]*v1.Pod, 1)}
@@ -156,8 +164,8 @@ func newFixtureWith(
 	f.framework, err = schedulertesting.NewFramework(ctx, []schedulertesting.RegisterPluginFunc{
 		schedulertesting.RegisterQueueSortPlugin(queuesort.Name, queuesort.New),
 		schedulertesting.RegisterPluginAsExtensions(Name, factory, "PreFilter", "Filter", "PostFilter", "PreScore",
-			"Score", "Reserve", "Bind"),
-	}, v1.DefaultSchedulerName,
+			"Score", "Reserve", "Permit", "Bind"),
+	}, v1.DefaultSchedulerName, frameworkruntime.WithSharedDRAManager(claims),
 		frameworkruntime.WithClientSet(f.client), frameworkruntime.WithInformerFactory(informerFactory),
 		frameworkruntime.WithSnapshotSharedLister(internalcache.NewSnapshot(pods, nodes)),
 		frameworkruntime.WithPodActivator(f),
@@ -214,7 +222,7 @@ func newNode(name string, gpus ...string) *v1.Node {
 	}}
 }
 
-// newPod returns a pod whose container main asks for this many GPUs.
+// newPod returns a pod whose container main requests this many GPUs.
 func newPod(name string, count int64) *v1.Pod {
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -243,8 +251,8 @@ func assumed(pod *v1.Pod, nodeName string) *v1.Pod {
 	return pod
 }
 
-// gave returns the annotation of a pod that was given one GPU of a node.
-func gave(podName, nodeName, gpu string) string {
+// allocationOf returns the annotation of a pod that was given one GPU of a node.
+func allocationOf(podName, nodeName, gpu string) string {
 	return fmt.Sprintf(
 		`{"podname":%q,"nodename":%q,"runningcontainer":{"main":{`+
 			`"devrequests":{"resource/group/gpu/0/cards":1},`+

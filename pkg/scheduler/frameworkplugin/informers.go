@@ -18,10 +18,13 @@ import (
 
 func (s *Shared) nodeHandler(ctx context.Context) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { s.nodes.Observe(ctx, obj.(*v1.Node)) },
-		UpdateFunc: func(_, obj any) { s.nodes.Observe(ctx, obj.(*v1.Node)) },
+		AddFunc: func(obj any) { s.nodes.Observe(ctx, obj.(*v1.Node)) },
+		UpdateFunc: func(before, after any) {
+			s.nodes.Observe(ctx, after.(*v1.Node))
+			s.afterRelisting(before.(*v1.Node), after.(*v1.Node))
+		},
 		DeleteFunc: func(obj any) {
-			if node, ok := deleted[*v1.Node](obj); ok {
+			if node, ok := deletedObject[*v1.Node](obj); ok {
 				s.nodes.Forget(ctx, node)
 			}
 		},
@@ -33,7 +36,7 @@ func (s *Shared) nodeHandler(ctx context.Context) cache.ResourceEventHandler {
 func (s *Shared) podHandler(ctx context.Context) cache.ResourceEventHandler {
 	observed := s.schedulers.Observes()
 	seen := func(pod *v1.Pod) {
-		s.judge(pod)
+		s.verifySeal(pod)
 		if !observed {
 			return
 		}
@@ -51,10 +54,11 @@ func (s *Shared) podHandler(ctx context.Context) cache.ResourceEventHandler {
 			seen(after.(*v1.Pod))
 		},
 		DeleteFunc: func(obj any) {
-			if pod, ok := deleted[*v1.Pod](obj); ok {
+			if pod, ok := deletedObject[*v1.Pod](obj); ok {
 				if s.nodes.PodDeleted(pod.UID) {
-					s.requeuer.after(0) // queueing hints may have been called before
+					s.requeuer.activateAfter(0) // queueing hints may have been called before
 				}
+				s.afterStray(pod)
 				s.unsealed.forget(pod)
 				s.schedulers.PodGone(ctx, string(pod.UID))
 			}
@@ -67,10 +71,10 @@ func (s *Shared) podHandler(ctx context.Context) cache.ResourceEventHandler {
 // update of every pod. A pod without an allocation leaves nothing, and its owner may change its
 // annotation as often as they like.
 func (s *Shared) afterRewrite(before, after *v1.Pod) {
-	changed := rewritten(before, after, deviceinfo.Annotation)
+	changed := annotationChanged(before, after, deviceinfo.Annotation)
 	if before.Spec.NodeName != "" && deviceinfo.MayAllocate(before.Annotations[deviceinfo.Annotation]) &&
-		(changed || rewritten(before, after, seal.Annotation)) {
-		s.requeuer.after(0)
+		(changed || annotationChanged(before, after, seal.Annotation)) {
+		s.requeuer.activateAfter(0)
 	}
 	if changed || before.Spec.NodeName != after.Spec.NodeName {
 		countForged(after)
@@ -91,14 +95,15 @@ func countForged(pod *v1.Pod) {
 	}
 }
 
-// rewritten reports whether two versions of an object have different values of an annotation.
-func rewritten(before, after metav1.Object, annotation string) bool {
+// annotationChanged reports whether two versions of an object have different values of an
+// annotation.
+func annotationChanged(before, after metav1.Object, annotation string) bool {
 	return before.GetAnnotations()[annotation] != after.GetAnnotations()[annotation]
 }
 
-// deleted returns the object of a deletion, also when the informer missed the event and has only
-// the last known state.
-func deleted[T any](obj any) (T, bool) {
+// deletedObject returns the object of a deletion, also when the informer missed the event and has
+// only the last known state.
+func deletedObject[T any](obj any) (T, bool) {
 	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = unknown.Obj
 	}

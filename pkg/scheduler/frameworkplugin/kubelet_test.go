@@ -45,7 +45,7 @@ func TestEachNodeDecidesWhoServesAResourceThere(t *testing.T) {
 		pair     = `{"runningcontainer":{"main":{"requests":{"pair/A/gpu/x/cards":1}}}}`
 		topology = `{"requests":{"gpu/gpu-generate-topology":1}}`
 	)
-	forged := annotated(newPod("p", 1), gave("p", "ours", "A"))
+	forged := annotated(newPod("p", 1), allocationOf("p", "ours", "A"))
 	chosen, leftOut := newPod("p", 1), newPod("p", 1)
 	chosen.Annotations = map[string]string{"nvidia.com/use-gpuuuid": "A"}
 	leftOut.Annotations = map[string]string{"nvidia.com/nouse-gpuuuid": "A"}
@@ -90,7 +90,7 @@ func TestNothingIsWrittenForDevicesThatAKubeletCounts(t *testing.T) {
 		t.Errorf("reserved: %s", got)
 	}
 
-	forged := annotated(newPod("forged", 1), gave("forged", "kubelets", "A"))
+	forged := annotated(newPod("forged", 1), allocationOf("forged", "kubelets", "A"))
 	f.add(forged)
 	if status := f.bind(f.reserve(forged, "kubelets"), forged, "kubelets"); !status.IsSuccess() {
 		t.Fatal(status)
@@ -113,13 +113,13 @@ func TestAnAllocationHasOnlyWhatIsADeviceOnTheNode(t *testing.T) {
 	if status := f.bind(f.reserve(pod, "ours"), pod, "ours"); !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	if got := f.bindings()[0].Annotations[deviceinfo.Annotation]; got != gave("p", "ours", "A") {
+	if got := f.bindings()[0].Annotations[deviceinfo.Annotation]; got != allocationOf("p", "ours", "A") {
 		t.Errorf("bound with %s", got)
 	}
 }
 
 // A liar lists what it does not have, under names of all kinds. Nothing changes for other nodes.
-func TestWhatANodeSaysOfItselfChangesNothingElsewhere(t *testing.T) {
+func TestReportsOfANodeAffectNoOtherNode(t *testing.T) {
 	const names = `"rdma/hca":1,"cpu":1,"memory":1,"pods":1,"kubernetes.io/x":1,"requests.nvidia.com/gpu":1,` +
 		`"a b/c":1,"nvidia.com/gpu":8,"x":1,"/":1,"resource/group/numa/0/rdma:hca/h0/device":1,` +
 		`"resource/group/numa/0/kubernetes.io:x/h0/device":1,"resource/group/gpu/X/cards":1`

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// reportPause is the time between two rounds of events about bound pods. Each round has at most
-	// reportsAtOnce of a kind.
-	reportPause   = 10 * time.Second
-	reportsAtOnce = 10
+	// reportInterval is the time between two rounds of events about bound pods. Each round has at
+	// most maxReports of a kind.
+	reportInterval = 10 * time.Second
+	maxReports     = 10
 
-	// explainedWait is the shortest wait for a leader that is explained: between two leaders that
-	// both serve a pod there are a few seconds.
-	explainedWait = 10 * time.Second
+	// minExplainedWait is the shortest wait for a leader that is explained: between two leaders
+	// that both serve a pod there are a few seconds.
+	minExplainedWait = 10 * time.Second
 
-	// momentAgo is how long after a pod the next one is waited for, until the scheduler is taken to
+	// idleAfter is how long after a pod the next one is waited for, until the scheduler is taken to
 	// have nothing to do.
-	momentAgo = 100 * time.Millisecond
+	idleAfter = 100 * time.Millisecond
 )
 
 // leadership knows since when this scheduler leads. The framework does not say so: it is known from
@@ -33,8 +33,8 @@ type leadership struct {
 	last  atomic.Int64 // when it scheduled a pod, in nanoseconds since 1970
 }
 
-// lead notes that this scheduler schedules a pod.
-func (s *Shared) lead() {
+// noteLeading notes that this scheduler schedules a pod.
+func (s *Shared) noteLeading() {
 	now := s.clock.Now()
 	s.last.Store(now.UnixNano())
 	if s.began.Load() == nil {
@@ -44,12 +44,12 @@ func (s *Shared) lead() {
 
 // Scheduling reports whether any pod, with or without devices, was scheduled a moment ago.
 func (s *Shared) Scheduling() bool {
-	return s.clock.Since(time.Unix(0, s.last.Load())) < momentAgo
+	return s.clock.Since(time.Unix(0, s.last.Load())) < idleAfter
 }
 
-// every calls f in rounds with this pause, in a goroutine of its own, while this scheduler leads:
-// standbys know the same pods and report none.
-func (s *Shared) every(pause time.Duration, f func(context.Context)) {
+// runWhileLeading calls f in rounds with this pause, in a goroutine of its own, while this
+// scheduler leads: standbys know the same pods and report none.
+func (s *Shared) runWhileLeading(pause time.Duration, f func(context.Context)) {
 	clk := s.clock
 	s.Run(func(ctx context.Context) {
 		ticker := clk.NewTicker(pause)
@@ -68,14 +68,14 @@ func (s *Shared) every(pause time.Duration, f func(context.Context)) {
 }
 
 // explainWait writes an event for a pod under SchedulerName that is tried for the first time and
-// was created long before this scheduler led. Once a scheduler has tried a pod in vain, the pod's
-// condition says so.
+// was created long before this scheduler led. Once a scheduler has tried a pod without success, the
+// pod's condition says so.
 func (p *Plugin) explainWait(pod *v1.Pod) {
-	if pod.Spec.SchedulerName != SchedulerName || tried(pod) {
+	if pod.Spec.SchedulerName != SchedulerName || wasTried(pod) {
 		return
 	}
 	waited := p.began.Load().Sub(pod.CreationTimestamp.Time)
-	if waited <= explainedWait {
+	if waited <= minExplainedWait {
 		return
 	}
 	p.handle.EventRecorder().Eventf(pod, nil, v1.EventTypeNormal, "WaitedForScheduler", "Scheduling",
@@ -83,8 +83,9 @@ func (p *Plugin) explainWait(pod *v1.Pod) {
 			"so that none is bound without its devices", waited.Round(time.Second), SchedulerName)
 }
 
-// tried reports whether a scheduler has tried the pod in vain, or a gate kept schedulers from it.
-func tried(pod *v1.Pod) bool {
+// wasTried reports whether a scheduler has tried the pod without success, or a gate kept schedulers
+// from it.
+func wasTried(pod *v1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == v1.PodScheduled {
 			return true

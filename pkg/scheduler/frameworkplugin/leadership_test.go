@@ -21,7 +21,7 @@ func TestRoundsAreMadeOnlyWhileTheSchedulerLeads(t *testing.T) {
 		s.background.init(t.Context())
 		defer s.Close()
 		rounds := 0
-		s.every(time.Minute, func(context.Context) { rounds++ })
+		s.runWhileLeading(time.Minute, func(context.Context) { rounds++ })
 		after := func(pause time.Duration) int {
 			time.Sleep(pause) // in the time of synctest
 			synctest.Wait()
@@ -30,12 +30,12 @@ func TestRoundsAreMadeOnlyWhileTheSchedulerLeads(t *testing.T) {
 		if got := after(5 * time.Minute); got != 0 {
 			t.Errorf("a standby made %d rounds", got)
 		}
-		s.lead()
+		s.noteLeading()
 		if got := after(3 * time.Minute); got != 3 {
 			t.Errorf("%d rounds in three minutes, want 3", got)
 		}
 		began := *s.began.Load()
-		if s.lead(); !s.began.Load().Equal(began) {
+		if s.noteLeading(); !s.began.Load().Equal(began) {
 			t.Error("it begins to lead again with each pod")
 		}
 		s.Close()

@@ -34,10 +34,10 @@ func TestMetricsReportTheCallsOfADeviceScheduler(t *testing.T) {
 			`{method="AddNode",outcome="answered",plugin="gpus"} 1
 {method="PodFitsDevice",outcome="answered",plugin="gpus"} 1
 {method="PodFitsDevice",outcome="panic",plugin="gpus"} 1
-{method="PodFitsDevice",outcome="set_aside",plugin="gpus"} 1
+{method="PodFitsDevice",outcome="quarantined",plugin="gpus"} 1
 {method="Probe",outcome="panic",plugin="gpus"} 1`},
 		{"plugin_failures_total", "counter", metrics.PluginFailures.Help, `{blamed="plugin",plugin="gpus"} 1`},
-		{"plugin_set_aside", "gauge", metrics.PluginQuarantined.Help, `{plugin="gpus"} 1`},
+		{"plugin_quarantined", "gauge", metrics.PluginQuarantined.Help, `{plugin="gpus"} 1`},
 	} {
 		name := "kubedevice_scheduler_" + metric.name
 		help := strings.TrimPrefix(metric.help, "[ALPHA] ") // registration adds it
@@ -60,22 +60,23 @@ func TestBoundPodsWithTheAllocationOfOthersAreCounted(t *testing.T) {
 		before, after *v1.Pod // before is nil for a pod that is new
 		want          float64
 	}{
-		"its own": {after: assumed(annotated(newPod("p", 1), gave("p", node, "GPU-0")), node)},
+		"its own": {after: assumed(annotated(newPod("p", 1), allocationOf("p", node, "GPU-0")), node)},
 		"that of another node": {
-			after: assumed(annotated(newPod("p", 1), gave("p", other, "GPU-0")), node), want: 1,
+			after: assumed(annotated(newPod("p", 1), allocationOf("p", other, "GPU-0")), node), want: 1,
 		},
 		"that of another pod": {
-			after: assumed(annotated(newPod("p", 1), gave("q", node, "GPU-0")), node), want: 1,
+			after: assumed(annotated(newPod("p", 1), allocationOf("q", node, "GPU-0")), node), want: 1,
 		},
 		"none":                  {after: assumed(newPod("p", 0), node)},
 		"a request":             {after: assumed(annotated(newPod("p", 0), `{"runningcontainer":{}}`), node)},
-		"forged, and not bound": {after: annotated(newPod("p", 1), gave("q", other, "GPU-0"))},
+		"forged, and not bound": {after: annotated(newPod("p", 1), allocationOf("q", other, "GPU-0"))},
 		"bound with that of another pod": {
-			before: newPod("p", 1), after: assumed(annotated(newPod("p", 1), gave("q", node, "GPU-0")), node), want: 1,
+			before: newPod("p", 1), after: assumed(annotated(newPod("p", 1), allocationOf("q", node, "GPU-0")), node),
+			want: 1,
 		},
 		"counted before": {
-			before: assumed(annotated(newPod("p", 1), gave("q", node, "GPU-0")), node),
-			after:  assumed(annotated(newPod("p", 1), gave("q", node, "GPU-0")), node),
+			before: assumed(annotated(newPod("p", 1), allocationOf("q", node, "GPU-0")), node),
+			after:  assumed(annotated(newPod("p", 1), allocationOf("q", node, "GPU-0")), node),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

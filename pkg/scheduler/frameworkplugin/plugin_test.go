@@ -17,7 +17,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 )
 
-func TestOnlyPodsThatAskForDevicesConcernThePlugin(t *testing.T) {
+func TestOnlyPodsThatRequestDevicesConcernThePlugin(t *testing.T) {
 	f := newFixture(t, []*v1.Node{newNode("n", "A")})
 	one := `{"runningcontainer":{"main":{"requests":{"gpu/x/cards":1}}}}`
 	other := newPod("other", 1)
@@ -33,10 +33,10 @@ func TestOnlyPodsThatAskForDevicesConcernThePlugin(t *testing.T) {
 
 		"nothing":                           {newPod("p", 0), fwk.Skip},
 		"an extended resource of others":    {other, fwk.Skip},
-		"an annotation that asks for none":  {annotated(newPod("p", 0), `{}`), fwk.Skip},
+		"an annotation that requests none":  {annotated(newPod("p", 0), `{}`), fwk.Skip},
 		"a GPU by count":                    {newPod("p", 1), fwk.Success},
 		"a GPU in the annotation":           {annotated(newPod("p", 0), one), fwk.Success},
-		"a forged allocation":               {annotated(newPod("p", 0), gave("p", "n", "A")), fwk.Success},
+		"a forged allocation":               {annotated(newPod("p", 0), allocationOf("p", "n", "A")), fwk.Success},
 		"an annotation that cannot be read": {annotated(newPod("p", 0), `{"a":`), fwk.UnschedulableAndUnresolvable},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestAnExclusionOfADeviceThatNoNodeHasIsAnEvent(t *testing.T) {
 // changed.
 func TestAPodIsBoundWithItsAllocation(t *testing.T) {
 	f := newFixture(t, []*v1.Node{newNode("n", "A", "B")})
-	pod := annotated(newPod("p", 1), gave("p", "n", "X")) // a forged one, which is overwritten
+	pod := annotated(newPod("p", 1), allocationOf("p", "n", "X")) // a forged one, which is overwritten
 	pod.Annotations["theirs"] = "kept"
 	before := pod.DeepCopy()
 	f.add(pod)
@@ -131,7 +131,7 @@ func TestAPodIsBoundWithItsAllocation(t *testing.T) {
 	want := []*v1.Binding{{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: "p", UID: "p",
-			Annotations: map[string]string{deviceinfo.Annotation: gave("p", "n", "B")},
+			Annotations: map[string]string{deviceinfo.Annotation: allocationOf("p", "n", "B")},
 		},
 		Target: v1.ObjectReference{Kind: "Node", Name: "n"},
 	}}
@@ -143,9 +143,9 @@ func TestAPodIsBoundWithItsAllocation(t *testing.T) {
 	}
 }
 
-func TestAPodThatForgesAnAllocationWithoutAskingIsBoundWithoutIt(t *testing.T) {
+func TestAPodThatForgesAnAllocationWithoutARequestIsBoundWithoutIt(t *testing.T) {
 	f := newFixture(t, []*v1.Node{newNode("n", "A")})
-	pod := annotated(newPod("p", 0), gave("p", "n", "A"))
+	pod := annotated(newPod("p", 0), allocationOf("p", "n", "A"))
 	f.add(pod)
 	if status := f.bind(f.reserve(pod, "n"), pod, "n"); !status.IsSuccess() {
 		t.Fatal(status)
@@ -168,7 +168,7 @@ func TestAPlainPodIsLeftToTheNextBindPlugin(t *testing.T) {
 }
 
 func TestANodeWithoutRoomSaysWhy(t *testing.T) {
-	held := annotated(assumed(newPod("held", 1), "full"), gave("held", "full", "A"))
+	held := annotated(assumed(newPod("held", 1), "full"), allocationOf("held", "full", "A"))
 	broken := newNode("broken")
 	broken.Annotations[deviceinfo.Annotation] = "{"
 	f := newFixture(t, []*v1.Node{newNode("full", "A"), newNode("small", "A"), newNode("none"), broken}, held)
@@ -199,8 +199,8 @@ func TestANodeWithoutRoomSaysWhy(t *testing.T) {
 	}
 }
 
-// The scheduler's snapshot is ahead of what the plugin has heard of: a pod that seemed to ask for
-// no device is about to get a node whose inventory lists what it asks for.
+// The scheduler's snapshot is ahead of what the plugin has heard of: a pod that seemed to request
+// no device is about to get a node whose inventory lists what it requests.
 func TestAPodIsNotBoundAsAPlainOneToANodeThatListsItsDevices(t *testing.T) {
 	f := newFixture(t, []*v1.Node{newNode("n", "A")})
 	pod := newPod("p", 1)
@@ -217,7 +217,7 @@ func TestPodsThatAPluginGaveNoAnswerForAreTriedAgain(t *testing.T) {
 	pending, plain := newPod("pending", 1), newPod("plain", 0)
 	f := newFixture(t, []*v1.Node{newNode("n", "A")})
 	for _, pod := range []*v1.Pod{pending, plain,
-		annotated(assumed(newPod("bound", 1), "n"), gave("bound", "n", "A"))} {
+		annotated(assumed(newPod("bound", 1), "n"), allocationOf("bound", "n", "A"))} {
 		f.add(pod)
 	}
 	await(t, "the informer has the pods", func() bool {
@@ -239,6 +239,6 @@ func TestPodsThatAPluginGaveNoAnswerForAreTriedAgain(t *testing.T) {
 	f.clock.Step(time.Second)
 	got := <-f.activated
 	if len(got) != 1 || got["pending"] == nil {
-		t.Errorf("tried again were %v, want only the one that is pending and asks for devices", got)
+		t.Errorf("tried again were %v, want only the one that is pending and requests devices", got)
 	}
 }

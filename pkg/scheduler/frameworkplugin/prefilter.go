@@ -12,8 +12,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/request"
 )
 
-// few defines what few nodes are: fewer than one in this many.
-const few = 10
+// fewNodesFraction defines what few nodes are: fewer than one in this many.
+const fewNodesFraction = 10
 
 // PreFilter is what every pod meets first, with devices or without, and only on the scheduler that
 // leads. It reads the pod's request, begins a cycle of the verdict cache, and leaves only the nodes
@@ -23,7 +23,7 @@ const few = 10
 func (p *Plugin) PreFilter(
 	ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
-	p.lead()
+	p.noteLeading()
 	p.explainWait(pod)
 	if !request.MayRequest(pod) {
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -42,6 +42,7 @@ func (p *Plugin) PreFilter(
 	if request == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
+	p.syncClaims(ctx)
 	p.reportUnknown(pod)
 	if refused := p.checkLimits(pod, request); refused != nil {
 		return nil, refused
@@ -53,16 +54,21 @@ func (p *Plugin) PreFilter(
 	if refused != nil {
 		return nil, refused
 	}
+	parts, refused := p.partLimit(pod, request, nodes)
+	if refused != nil {
+		return nil, refused
+	}
 	c := &cycle{
 		request:  request,
 		limit:    limit,
+		parts:    parts,
 		budget:   p.beginCycle(request),
 		verdicts: p.verdicts.Begin(nodes, request, pod.Spec.Tolerations, !inGroup(pod)),
-		reasons:  newReasonAggregator(p.schedulers.Words(), nil),
+		reasons:  newReasonAggregator(p.schedulers.DisplayNames(), nil),
 	}
 	candidates := c.preFilter(pod, len(nodes))
 	if candidates == nil && !inGroup(pod) {
-		c.unverified = c.verdicts.Unverified(len(nodes) / few)
+		c.unverified = c.verdicts.Unverified(len(nodes) / fewNodesFraction)
 	}
 	p.begin(state, c)
 	return candidates, nil
@@ -77,7 +83,7 @@ func (p *Plugin) PreFilter(
 // those. None is removed for the pods of a group, for which upstream runs no PostFilter.
 func (c *cycle) preFilter(pod *v1.Pod, nodes int) *fwk.PreFilterResult {
 	infeasible := c.verdicts.Infeasible()
-	if infeasible*few < nodes || infeasible == nodes || inGroup(pod) || othersMayPreFilter(pod) {
+	if infeasible*fewNodesFraction < nodes || infeasible == nodes || inGroup(pod) || othersMayPreFilter(pod) {
 		return nil
 	}
 	c.preFiltered = true

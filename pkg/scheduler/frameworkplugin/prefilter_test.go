@@ -43,7 +43,7 @@ func mostlyFull(t *testing.T, count, full int) *fixture {
 		if i < full {
 			name := fmt.Sprint("holder-", i)
 			holders = append(holders, annotated(assumed(newPod(name, 1), nodes[i].Name),
-				gave(name, nodes[i].Name, "A")))
+				allocationOf(name, nodes[i].Name, "A")))
 		}
 	}
 	return newFixture(t, nodes, holders...)
@@ -101,7 +101,7 @@ func TestANodeThatHasRoomAgainIsNotLeftOut(t *testing.T) {
 }
 
 // What PostFilter adds is what Filter would have said.
-func TestNodesThatWereLeftOutAreAskedWhenThePodFitsNowhereElse(t *testing.T) {
+func TestNodesThatWereLeftOutAreCheckedWhenThePodFitsNowhereElse(t *testing.T) {
 	f := mostlyFull(t, 4, 3)
 	pod := newPod("p", 1)
 	want := map[string]string{}
@@ -134,7 +134,7 @@ func TestNodesThatWereLeftOutAreAskedWhenThePodFitsNowhereElse(t *testing.T) {
 	}
 }
 
-func TestWhereOthersMayLeaveOutNodesNoneIs(t *testing.T) {
+func TestNoNodeIsLeftOutWhenOtherPluginsMayPreFilter(t *testing.T) {
 	affinity := func(term v1.NodeSelectorTerm) func(*v1.Pod) {
 		return func(pod *v1.Pod) {
 			pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{

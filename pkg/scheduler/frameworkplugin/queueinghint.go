@@ -14,19 +14,20 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kubedevice/kubedevice/pkg/request"
+	"github.com/kubedevice/kubedevice/pkg/request/names"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// byNode is the index of pods by the node that they are bound to.
-const byNode = Name + "/node"
+// nodeIndex is the index of pods by the node that they are bound to.
+const nodeIndex = Name + "/node"
 
 // indexByNode adds the index to the pod informer. It costs a map entry for each bound pod, and
 // saves a walk over all pods for each device pod that is deleted.
 func indexByNode(informer cache.SharedIndexInformer) error {
-	return informer.AddIndexers(cache.Indexers{byNode: func(obj any) ([]string, error) {
+	return informer.AddIndexers(cache.Indexers{nodeIndex: func(obj any) ([]string, error) {
 		pod, ok := obj.(*v1.Pod)
 		if !ok || pod.Spec.NodeName == "" {
 			return nil, nil
@@ -37,7 +38,7 @@ func indexByNode(informer cache.SharedIndexInformer) error {
 
 // PodsOn returns the pods that the informer has as bound to the node.
 func (s *Shared) PodsOn(nodeName string) ([]*v1.Pod, error) {
-	objects, err := s.pods.ByIndex(byNode, nodeName)
+	objects, err := s.pods.ByIndex(nodeIndex, nodeName)
 	if err != nil {
 		return nil, err
 	}
@@ -98,14 +99,16 @@ func (s *Shared) mayPreempt(pod *v1.Pod, request *request.Request, node *v1.Node
 }
 
 // hasAllNames reports whether the node may have the extended resources that the pod counts, from
-// whomever. By dynamic resource allocation it may have them without counting them.
+// whomever. By dynamic resource allocation it may have them without counting them, and no node has
+// to count those of [names.Resources].
 func (s *Shared) hasAllNames(node *v1.Node, devices *allocation.Node, pod *v1.Pod) bool {
 	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			for name, quantity := range containers[i].Resources.Requests {
 				_, counted := node.Status.Allocatable[name]
 				if extended := types.ResourceName(name); !counted && !quantity.IsZero() &&
-					resource.IsExtendedResource(extended) && !devices.Counts(extended) && !s.hasClass(name) {
+					resource.IsExtendedResource(extended) && !devices.Counts(extended) && !s.hasClass(name) &&
+					!slices.Contains(names.Resources(), string(name)) {
 					return false
 				}
 			}

@@ -86,7 +86,7 @@ func TestPodsWakeForWhatMakesRoomForThemAndForNothingElse(t *testing.T) {
 	full, cpus := newNode("full", "A", "B", "C"), newNode("cpus")
 	var held []*v1.Pod
 	for _, gpu := range []string{"A", "B", "C"} {
-		held = append(held, annotated(assumed(newPod("has-"+gpu, 1), "full"), gave("has-"+gpu, "full", gpu)))
+		held = append(held, annotated(assumed(newPod("has-"+gpu, 1), "full"), allocationOf("has-"+gpu, "full", gpu)))
 	}
 	plain := assumed(newPod("plain", 0), "full")
 	plugin := &translating{gpus: &gpus{whimsical: true}}
@@ -108,7 +108,7 @@ func TestPodsWakeForWhatMakesRoomForThemAndForNothingElse(t *testing.T) {
 			t.Errorf("%s: %d pods wake, want %d", what, got, want)
 		}
 	}
-	asked := plugin.asked.Load()
+	asked := plugin.calls.Load()
 
 	wake("a node's heartbeat", 0, fwk.Node, cpus,
 		changed(cpus, func(n *v1.Node) { n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady}} }))
@@ -124,8 +124,8 @@ func TestPodsWakeForWhatMakesRoomForThemAndForNothingElse(t *testing.T) {
 	f.delete(held[0])
 	wake("a GPU comes free next to the one that is free", 1000, fwk.AssignedPod, held[0], nil)
 	wake("a pod goes from a node that is not there", 0, fwk.AssignedPod,
-		annotated(assumed(newPod("x", 1), "gone"), gave("x", "gone", "A")), nil)
-	if calls := plugin.asked.Load() - asked; calls > 0 {
+		annotated(assumed(newPod("x", 1), "gone"), allocationOf("x", "gone", "A")), nil)
+	if calls := plugin.calls.Load() - asked; calls > 0 {
 		t.Errorf("the device scheduler was called %d times", calls)
 	}
 }
@@ -134,7 +134,7 @@ func TestPodsWakeForWhatMakesRoomForThemAndForNothingElse(t *testing.T) {
 // node, or gives no answer.
 func TestInDoubtPodsWake(t *testing.T) {
 	node := newNode("n", "A")
-	held := annotated(assumed(newPod("held", 1), "n"), gave("held", "n", "A"))
+	held := annotated(assumed(newPod("held", 1), "n"), allocationOf("held", "n", "A"))
 	for name, plugin := range map[string]*gpus{"whimsical": {whimsical: true}, "panicking": {panics: true}} {
 		f := newFixtureOf(t, plugin, []*v1.Node{node}, held)
 		if got := f.hints(fwk.AssignedPod, []*v1.Pod{newPod("p", 1)}, held, nil); got != 1 {
@@ -146,7 +146,7 @@ func TestInDoubtPodsWake(t *testing.T) {
 // A pod goes, and the one that waits fits if another one of lower priority is evicted as well.
 func TestAPodWakesForWhatItMayEvict(t *testing.T) {
 	holder := func(name string, priority int32, gpu string) *v1.Pod {
-		pod := annotated(assumed(newPod(name, 1), "n"), gave(name, "n", gpu))
+		pod := annotated(assumed(newPod(name, 1), "n"), allocationOf(name, "n", gpu))
 		pod.Spec.Priority = &priority
 		return pod
 	}
@@ -208,7 +208,7 @@ func TestAPodWakesForANodeThatMayServeItsResourceByADeviceClass(t *testing.T) {
 
 // A pod whose annotation cannot be read waits until it is changed; a node whose inventory cannot be
 // read helps no pod.
-func TestWhatCannotBeReadWakesNoPod(t *testing.T) {
+func TestUnreadableAnnotationsRequeueNoPod(t *testing.T) {
 	node, broken := newNode("n", "A"), newNode("broken")
 	broken.Annotations[deviceinfo.Annotation] = "{"
 	f := newFixture(t, []*v1.Node{node, broken})
@@ -222,7 +222,7 @@ func TestWhatCannotBeReadWakesNoPod(t *testing.T) {
 
 // A user removes a bound pod's allocation: no queueing hint reports that.
 func TestPodsAreTriedAgainWhenAnAllocationIsTakenAway(t *testing.T) {
-	held := annotated(assumed(newPod("held", 1), "n"), gave("held", "n", "A"))
+	held := annotated(assumed(newPod("held", 1), "n"), allocationOf("held", "n", "A"))
 	pending := newPod("pending", 1)
 	f := newFixture(t, []*v1.Node{newNode("n", "A")}, held, pending)
 	robbed := held.DeepCopy()

@@ -61,9 +61,9 @@ func (m *QuotaMode) Set(text string) error {
 	return nil
 }
 
-// firstWait is how long the first pod that needs the quotas waits for them: they are listed then,
-// which takes milliseconds, unless the scheduler has no right to.
-const firstWait = 2 * time.Second
+// quotaSyncTimeout is how long the first pod that needs the quotas waits for them: they are listed
+// then, which takes milliseconds, unless the scheduler has no right to.
+const quotaSyncTimeout = 2 * time.Second
 
 // warnedPods is how many pods are remembered for which the event was written.
 const warnedPods = 1 << 12
@@ -90,14 +90,14 @@ func newQuotas(client kubernetes.Interface, runner runner, requeuer *requeuer) *
 	}
 }
 
-// of returns the quotas that count this pod, and whether they are known. When they are not, the
-// pod will be activated. The first call may take firstWait.
-func (q *quotas) of(pod *v1.Pod) (counting []*v1.ResourceQuota, known bool, err error) {
+// quotasFor returns the quotas that count this pod, and whether they are known. When they are not,
+// the pod will be activated. The first call may take quotaSyncTimeout.
+func (q *quotas) quotasFor(pod *v1.Pod) (counting []*v1.ResourceQuota, known bool, err error) {
 	q.start.Do(func() {
 		q.follow()
 		select {
 		case <-q.known:
-		case <-time.After(firstWait):
+		case <-time.After(quotaSyncTimeout):
 		}
 	})
 	select {
@@ -129,16 +129,16 @@ func (q *quotas) follow() {
 	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(_ any, isInInitialList bool) {
 			if !isInInitialList {
-				q.requeuer.after(0)
+				q.requeuer.activateAfter(0)
 			}
 		},
 		UpdateFunc: func(before, after any) {
 			// The status changes with each pod.
 			if !apiequality.Semantic.DeepEqual(before.(*v1.ResourceQuota).Spec, after.(*v1.ResourceQuota).Spec) {
-				q.requeuer.after(0)
+				q.requeuer.activateAfter(0)
 			}
 		},
-		DeleteFunc: func(any) { q.requeuer.after(0) },
+		DeleteFunc: func(any) { q.requeuer.activateAfter(0) },
 	})
 	if err != nil { // only an informer that has stopped takes no handler
 		return
@@ -147,7 +147,7 @@ func (q *quotas) follow() {
 	q.runner.Run(func(ctx context.Context) {
 		if toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 			close(q.known)
-			q.requeuer.after(0)
+			q.requeuer.activateAfter(0)
 		}
 	})
 }
@@ -173,7 +173,7 @@ func inScope(quota *v1.ResourceQuota, pod *v1.Pod) (bool, error) {
 // countingQuotas returns the quotas that count the pod. Until they are known the pod is refused,
 // which has requested something that they may forbid.
 func (p *Plugin) countingQuotas(pod *v1.Pod, requested string) ([]*v1.ResourceQuota, *fwk.Status) {
-	counting, known, err := p.quotas.of(pod)
+	counting, known, err := p.quotas.quotasFor(pod)
 	switch {
 	case err != nil:
 		return nil, fwk.AsStatus(fmt.Errorf("read the quotas of namespace %q: %w", pod.Namespace, err))

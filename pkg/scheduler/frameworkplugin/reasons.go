@@ -21,7 +21,7 @@ import (
 // reasons after it has filtered all nodes. So no node waits for another, and a pod that is placed
 // costs no text at all.
 type reasonAggregator struct {
-	words devicescheduler.Words
+	displayNames devicescheduler.Words
 	// outer is the aggregator of the cycle, for that of its simulations: of preemption, and of
 	// nodes with nominated pods.
 	outer *reasonAggregator
@@ -35,8 +35,9 @@ type reasonAggregator struct {
 	simulated *reasonAggregator
 }
 
-func newReasonAggregator(words devicescheduler.Words, outer *reasonAggregator) *reasonAggregator {
-	return &reasonAggregator{words: words, outer: outer, nearest: map[grouptree.Reason]*grouptree.Reason{}}
+func newReasonAggregator(displayNames devicescheduler.Words, outer *reasonAggregator) *reasonAggregator {
+	return &reasonAggregator{displayNames: displayNames, outer: outer,
+		nearest: map[grouptree.Reason]*grouptree.Reason{}}
 }
 
 // status returns the status of a node with this shortage.
@@ -67,14 +68,14 @@ func (a *reasonAggregator) simulation() *reasonAggregator {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.simulated == nil {
-		a.simulated = newReasonAggregator(a.words, a)
+		a.simulated = newReasonAggregator(a.displayNames, a)
 	}
 	return a.simulated
 }
 
-// of returns the reason of the node that is nearest to what is needed, or nil when there is none of
-// that kind.
-func (a *reasonAggregator) of(kind grouptree.Reason) *grouptree.Reason {
+// nearestReason returns the reason of the node that is nearest to what is needed, or nil when there
+// is none of that kind.
+func (a *reasonAggregator) nearestReason(kind grouptree.Reason) *grouptree.Reason {
 	var best *grouptree.Reason
 	for ; a != nil; a = a.outer {
 		a.mu.Lock()
@@ -96,7 +97,7 @@ type shortage struct {
 
 // Error returns what all nodes of the kind report at this moment.
 func (s *shortage) Error() string {
-	text := s.reasons.of(s.kind).Text(s.reasons.words)
+	text := s.reasons.nearestReason(s.kind).Text(s.reasons.displayNames)
 	if s.kind.Cause == grouptree.Unknown {
 		text += " (--device-search-budget)"
 	}

@@ -51,7 +51,7 @@ func holding(node *v1.Node, gpus string) []*v1.Pod {
 	return pods
 }
 
-// anywhere returns the annotation of a pod that asks for this many GPUs, wherever they are.
+// anywhere returns the annotation of a pod that requests this many GPUs, wherever they are.
 func anywhere(count int) string {
 	var requests []string
 	for i := range count {

@@ -27,7 +27,7 @@ type runner interface {
 
 // queue is the scheduler's queue of pods. Pods that are not pending are left alone.
 type queue interface {
-	// activatePending activates the pending device pods.
+	// activatePending activates the pending device pods, and those with claims.
 	activatePending(ctx context.Context)
 	// activate activates a pod.
 	activate(ctx context.Context, pod *v1.Pod)
@@ -35,7 +35,8 @@ type queue interface {
 
 // requeuer activates pending device pods where no queueing hint does: after a plugin gave no answer
 // or translates requests in another way, after a bound pod's allocation was changed, and when
-// devices that were kept for a binding turn out to be free.
+// devices that were kept for a binding turn out to be free. It does the same for pods with claims,
+// where DRA drivers publish devices that KubeDevice has.
 type requeuer struct {
 	runner runner
 	clock  clock.Clock
@@ -46,21 +47,21 @@ type requeuer struct {
 	last time.Time // when there was one
 }
 
-// requeuePause is between two activations: each has all pending device pods scheduled, past their
-// back-off.
-const requeuePause = time.Second
+// requeueInterval is between two activations: each has all pending device pods scheduled, past
+// their back-off.
+const requeueInterval = time.Second
 
 // Requeue implements allocation.Requeuer.
-func (r *requeuer) Requeue() { r.after(0) }
+func (r *requeuer) Requeue() { r.activateAfter(0) }
 
-// after activates the pods after a delay, or earlier, but not within requeuePause of the last time.
-// Calls until then share that activation: a pod that is activated too early is rejected again,
-// which calls after again.
-func (r *requeuer) after(delay time.Duration) {
+// activateAfter activates the pods after a delay, or earlier, but not within requeueInterval of the
+// last time. Calls until then share that activation: a pod that is activated too early is rejected
+// again, which calls after again.
+func (r *requeuer) activateAfter(delay time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
-	if pause := r.last.Add(requeuePause).Sub(now); !r.last.IsZero() && pause > delay {
+	if pause := r.last.Add(requeueInterval).Sub(now); !r.last.IsZero() && pause > delay {
 		delay = pause
 	}
 	at := now.Add(delay)
@@ -104,17 +105,17 @@ func (q schedulingQueue) activate(ctx context.Context, pod *v1.Pod) {
 	q.activator.Activate(klog.FromContext(ctx), map[string]*v1.Pod{string(pod.UID): pod})
 }
 
-// activatePending implements queue: it moves all pending device pods to the active queue.
+// activatePending implements queue: it moves all these pods to the active queue.
 func (q schedulingQueue) activatePending(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	pods, err := q.pods.List(labels.Everything())
 	if err != nil {
-		logger.Error(err, "Pending pods are not activated before the next event")
+		logger.Error(err, "Cannot activate pending pods before the next event")
 		return
 	}
 	pending := map[string]*v1.Pod{}
 	for _, pod := range pods {
-		if pod.Spec.NodeName == "" && q.nodes.Requests.MayHold(pod) {
+		if pod.Spec.NodeName == "" && (len(pod.Spec.ResourceClaims) > 0 || q.nodes.Requests.MayHold(pod)) {
 			pending[string(pod.UID)] = pod
 		}
 	}

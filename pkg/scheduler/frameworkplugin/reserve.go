@@ -34,7 +34,7 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	if c == nil {
 		return p.confirmPlain(ctx, pod, nodeInfo)
 	}
-	c.deviceless = false
+	c.noDevices = false
 	done := p.nodes.Placing()
 	defer done()
 	if p.nodes.Resume(nodeName, pod) {
@@ -51,7 +51,7 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 		return fwk.NewStatus(fwk.Unschedulable, err.Error())
 	}
 	if chosen.annotation == "" {
-		c.deviceless = true
+		c.noDevices = true
 		return nil
 	}
 	p.nodes.Reserve(nodeName, pod, chosen.holder, chosen.annotation)
@@ -88,10 +88,8 @@ func (p *Plugin) allocate(
 	if err != nil {
 		return choice{}, contended, err
 	}
-	if c.limit != nil {
-		if text := c.limit.exceeded(p.schedulers.Counted(info, c.request.Containers)); text != "" {
-			return choice{}, contended, errors.New(text)
-		}
+	if refused := p.exceeded(c, nodeInfo.Node().Name, pod, info); refused != nil {
+		return choice{}, contended, refused.AsError()
 	}
 	holder := allocation.NewHolder(string(pod.UID), info, c.request.Containers)
 	if _, annotated := pod.Annotations[deviceinfo.Annotation]; !annotated && holder.Empty() {

@@ -24,7 +24,7 @@ func TestThePodsOfAGroupAreGivenDifferentDevices(t *testing.T) {
 	for _, given := range []struct{ pod, gpu string }{{"one", "B"}, {"two", "A"}} {
 		pod := newPod(given.pod, 1)
 		f.reserve(pod, "n")
-		if got, want := f.plugin.nodes.Reserved("n", pod.UID), gave(given.pod, "n", given.gpu); got != want {
+		if got, want := f.plugin.nodes.Reserved("n", pod.UID), allocationOf(given.pod, "n", given.gpu); got != want {
 			t.Errorf("reserved for pod %s: %s, want %s", given.pod, got, want)
 		}
 	}

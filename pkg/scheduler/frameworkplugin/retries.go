@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// retryPause is the time between two pods that are tried again because nodes were not searched
-	// to the end. Pods without devices do not notice such pods, or how many there are.
-	retryPause = time.Second
+	// retryInterval is the time between two pods that are tried again because nodes were not
+	// searched to the end. Pods without devices do not notice such pods, or how many there are.
+	retryInterval = time.Second
 
 	// maxRetries is how many pods may wait for that. Others wait for an event, or for upstream,
 	// which tries each pod again after five minutes.
@@ -57,7 +57,7 @@ func (r *retries) add(pod *v1.Pod) {
 // loop activates one pod after each pause until none waits.
 func (r *retries) loop(ctx context.Context) {
 	for {
-		timer := r.clock.NewTimer(retryPause)
+		timer := r.clock.NewTimer(retryInterval)
 		select {
 		case <-timer.C():
 		case <-ctx.Done():

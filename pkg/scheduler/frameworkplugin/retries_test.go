@@ -98,7 +98,7 @@ func TestAPodIsTriedAgainUntilAllNodesAreSearched(t *testing.T) {
 			continue
 		}
 		await(t, "the pod waits to be tried again", f.clock.HasWaiters)
-		f.clock.Step(retryPause)
+		f.clock.Step(retryInterval)
 		if got := <-f.activated; len(got) != 1 || got["hard"] == nil {
 			t.Errorf("tried again were %v", got)
 		}
@@ -117,13 +117,13 @@ func TestPodsAreTriedAgainOneAtATime(t *testing.T) {
 	var order []string
 	for range 2 {
 		await(t, "a pod waits", f.clock.HasWaiters)
-		f.clock.Step(retryPause)
+		f.clock.Step(retryInterval)
 		for name := range <-f.activated {
 			order = append(order, name)
 		}
 	}
 	await(t, "the loop waits", f.clock.HasWaiters)
-	f.clock.Step(retryPause)
+	f.clock.Step(retryInterval)
 	await(t, "the loop has ended", func() bool {
 		f.plugin.retries.mu.Lock()
 		defer f.plugin.retries.mu.Unlock()
@@ -134,7 +134,7 @@ func TestPodsAreTriedAgainOneAtATime(t *testing.T) {
 	}
 }
 
-// A pod that asks for too much is refused before any node is looked at, in words that name it.
+// A pod that requests too much is refused before any node is looked at, in words that name it.
 func TestPodsThatAreTooLargeAreNamed(t *testing.T) {
 	requests := func(count int) string {
 		var parts []string

@@ -29,8 +29,8 @@ type Seals struct {
 	Mode seal.Mode
 }
 
-// judge reports whether bound pods' seals are verified.
-func (s Seals) judge() bool { return s.Mode == seal.Warn || s.Mode == seal.Enforce }
+// verifies reports whether bound pods' seals are verified.
+func (s Seals) verifies() bool { return s.Mode == seal.Warn || s.Mode == seal.Enforce }
 
 // bytes returns how much a Binding may grow by its seal.
 func (s Seals) bytes() int {
@@ -52,7 +52,7 @@ func (s *Shared) sealOf(pod *v1.Pod, nodeName, annotation string) (string, error
 		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: nodeName,
 		Allocation: seal.DigestOf(allocation), Time: s.clock.Now(),
 	})
-	if err == nil && s.seals.judge() {
+	if err == nil && s.seals.verifies() {
 		s.nodes.Sealed(verifier, pod.UID, annotation, text)
 	}
 	return text, err
@@ -66,8 +66,8 @@ func (s *Shared) followSeals() {
 			s.seals.Keys.Watch(ctx, clk, func(err error) { s.keysRead(ctx, err) })
 		})
 	}
-	if s.seals.judge() {
-		s.every(reportPause, func(context.Context) { s.unsealed.report(s.recorder, s.seals.Mode) })
+	if s.seals.verifies() {
+		s.runWhileLeading(reportInterval, func(context.Context) { s.unsealed.report(s.recorder, s.seals.Mode) })
 	}
 }
 
@@ -90,19 +90,19 @@ func (s *Shared) keysRead(ctx context.Context, err error) {
 	}
 	if s.seals.Mode == seal.Enforce {
 		s.nodes.Enforce(verifier)
-		s.requeuer.after(0)
+		s.requeuer.activateAfter(0)
 	}
-	if s.seals.judge() {
+	if s.seals.verifies() {
 		for _, obj := range s.pods.List() {
-			s.judge(obj.(*v1.Pod))
+			s.verifySeal(obj.(*v1.Pod))
 		}
 	}
 }
 
-// judge notes whether a pod is bound with devices and without a valid seal.
-func (s *Shared) judge(pod *v1.Pod) {
-	if s.seals.judge() {
-		s.unsealed.note(pod, s.nodes.CheckSeal(s.seals.Keys.Verifier(), pod))
+// verifySeal notes whether a pod is bound with devices and without a valid seal.
+func (s *Shared) verifySeal(pod *v1.Pod) {
+	if s.seals.verifies() {
+		s.unsealed.noteProblem(pod, s.nodes.CheckSeal(s.seals.Keys.Verifier(), pod))
 	}
 }
 
@@ -118,8 +118,8 @@ type unsealedPod struct {
 	reported bool // in an event
 }
 
-// note keeps in mind why a pod's seal is not valid, or forgets the pod when err is nil.
-func (u *unsealedPods) note(pod *v1.Pod, err error) {
+// noteProblem keeps in mind why a pod's seal is not valid, or forgets the pod when err is nil.
+func (u *unsealedPods) noteProblem(pod *v1.Pod, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	before := u.pods[pod.UID]
@@ -138,7 +138,7 @@ func (u *unsealedPods) note(pod *v1.Pod, err error) {
 }
 
 // forget forgets a pod that no longer exists.
-func (u *unsealedPods) forget(pod *v1.Pod) { u.note(pod, nil) }
+func (u *unsealedPods) forget(pod *v1.Pod) { u.noteProblem(pod, nil) }
 
 // report reports some of the pods that were not reported yet, each with an event, once.
 func (u *unsealedPods) report(recorder events.EventRecorder, mode seal.Mode) {
@@ -153,7 +153,7 @@ func (u *unsealedPods) report(recorder events.EventRecorder, mode seal.Mode) {
 		if p.reported {
 			continue
 		}
-		if count++; count > reportsAtOnce {
+		if count++; count > maxReports {
 			return
 		}
 		p.reported = true

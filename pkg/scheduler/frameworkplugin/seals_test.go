@@ -72,7 +72,7 @@ func boundWith(pod *v1.Pod, binding *v1.Binding) *v1.Pod {
 	return bound
 }
 
-func TestABindingCarriesTheSealOfItsAllocation(t *testing.T) {
+func TestABindingHasTheSealOfItsAllocation(t *testing.T) {
 	for _, mode := range []seal.Mode{seal.Off, seal.Warn, seal.Enforce} {
 		t.Run(string(mode), func(t *testing.T) {
 			keys := newSealKeys(t, 1)
@@ -97,7 +97,7 @@ func TestABindingCarriesTheSealOfItsAllocation(t *testing.T) {
 	}
 }
 
-func TestWithoutKeysABindingCarriesNoSeal(t *testing.T) {
+func TestWithoutKeysABindingHasNoSeal(t *testing.T) {
 	f := newFixture(t, []*v1.Node{newNode("n", "A")})
 	pod := newPod("p", 1)
 	f.create(pod)
@@ -126,7 +126,7 @@ func TestABindingThatIsTriedAgainIsSealedToo(t *testing.T) {
 		t.Fatal("it is bound")
 	}
 	bindings := f.bindings()
-	if len(bindings) != 2 || rewritten(bindings[0], bindings[1], deviceinfo.Annotation) {
+	if len(bindings) != 2 || annotationChanged(bindings[0], bindings[1], deviceinfo.Annotation) {
 		t.Fatalf("bindings %v", bindings)
 	}
 	for i, binding := range bindings {
@@ -140,7 +140,7 @@ func TestUnsealedPodsAreCountedAndReportedOnce(t *testing.T) {
 	for _, mode := range []seal.Mode{seal.Warn, seal.Enforce} {
 		t.Run(string(mode), func(t *testing.T) {
 			keys := newSealKeys(t, 1)
-			forged := annotated(assumed(newPod("forged", 1), "n"), gave("forged", "n", "A"))
+			forged := annotated(assumed(newPod("forged", 1), "n"), allocationOf("forged", "n", "A"))
 			plain := assumed(newPod("plain", 0), "n")
 			f := newFixtureWith(t, Options{Seals: Seals{keys.file, mode}}, &gpus{}, []*v1.Node{newNode("n", "A")},
 				forged, plain)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/ledger"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/verdict"
 )
@@ -40,6 +41,7 @@ type Shared struct {
 	unallocated unallocatedPods
 
 	dra        fwk.SharedDRAManager // nil where there is none
+	ledger     *ledger.Ledger       // nil where dra is, and for questions
 	nodeLister corelisters.NodeLister
 	pods       cache.Indexer
 	podsSynced synced

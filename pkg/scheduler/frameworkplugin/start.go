@@ -61,6 +61,9 @@ func NewShared(
 	s.retries = &retries{runner: s, clock: clk, queue: queue}
 	schedulers.OnRetranslation(s.requeuer)
 
+	if err := s.followClaims(handle); err != nil {
+		return nil, fmt.Errorf("follow ResourceSlices: %w", err)
+	}
 	registration, err := core.Nodes().Informer().AddEventHandler(s.nodeHandler(ctx))
 	if err != nil {
 		return nil, fmt.Errorf("follow nodes: %w", err)
@@ -70,6 +73,6 @@ func NewShared(
 		return nil, fmt.Errorf("follow pods: %w", err)
 	}
 	s.followSeals()
-	s.every(reportPause, s.checkUnallocated)
+	s.runWhileLeading(reportInterval, s.checkUnallocated)
 	return s, nil
 }

@@ -22,12 +22,12 @@ func (p *Plugin) untolerated(ctx context.Context, c *cycle, pod *v1.Pod, nodeInf
 	if len(tainted) == 0 {
 		return ""
 	}
-	with, err := p.nodes.TolerantState(ctx, nodeInfo, pod, !inGroup(pod))
-	if err != nil || !p.schedulers.MayFit(with, c.request) {
+	tolerant, err := p.nodes.TolerantState(ctx, nodeInfo, pod, !inGroup(pod))
+	if err != nil || !p.schedulers.MayFit(tolerant, c.request) {
 		return ""
 	}
-	if found, err := p.schedulers.FitWithin(ctx, with, c.request, c.budget); err != nil || !found.Fits {
+	if found, err := p.schedulers.FitWithin(ctx, tolerant, c.request, c.budget); err != nil || !found.Fits {
 		return ""
 	}
-	return nodestate.TaintsText(tainted, p.schedulers.Words())
+	return nodestate.TaintsText(tainted, p.schedulers.DisplayNames())
 }

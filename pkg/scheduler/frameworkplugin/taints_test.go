@@ -87,7 +87,8 @@ func TestAPodGetsTheDevicesWhoseTaintsItTolerates(t *testing.T) {
 		held := []string{"A", "B", "C", "D"}[:random.IntN(3)]
 		var holders []*v1.Pod
 		for _, gpu := range held {
-			holders = append(holders, annotated(assumed(newPod("has-"+gpu, 1), "n"), gave("has-"+gpu, "n", gpu)))
+			holders = append(holders, annotated(assumed(newPod("has-"+gpu, 1), "n"), allocationOf("has-"+gpu, "n",
+				gpu)))
 		}
 		f := newFixture(t, []*v1.Node{node}, holders...)
 		list, err := deviceinfo.DecodeDeviceTaints(node.Annotations[deviceinfo.DeviceTaintsAnnotation])

@@ -34,7 +34,7 @@ type unallocatedPods struct {
 func (s *Shared) checkUnallocated(ctx context.Context) {
 	found, err := s.findUnallocated(ctx)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Pods that were bound without devices are not counted")
+		klog.FromContext(ctx).Error(err, "Cannot count pods that were bound without devices")
 		return
 	}
 	metrics.UnallocatedPods.Set(float64(len(found)))
@@ -42,14 +42,14 @@ func (s *Shared) checkUnallocated(ctx context.Context) {
 	for _, pod := range found {
 		evicts := s.mayEvict(pod)
 		known := s.unallocated.reported[pod.UID]
-		if !known && reports < reportsAtOnce {
+		if !known && reports < maxReports {
 			s.recorder.Eventf(pod, nil, v1.EventTypeWarning, "BoundWithoutDevices", "Scheduling", "%s",
 				unallocatedText(pod, evicts))
 			known = true
 			reports++
 		}
 		reported[pod.UID] = known
-		if evicts && evictions < reportsAtOnce {
+		if evicts && evictions < maxReports {
 			s.evict(ctx, pod)
 			evictions++
 		}
@@ -102,13 +102,13 @@ func (s *Shared) evict(ctx context.Context, pod *v1.Pod) {
 	case err == nil:
 		logger.Info("Evicted a pod that was bound without its devices")
 	case !apierrors.IsNotFound(err):
-		logger.Error(err, "A pod that was bound without its devices is not evicted; it is tried again")
+		logger.Error(err, "Cannot evict a pod that was bound without its devices; will retry")
 	}
 }
 
 // unallocatedText says who bound a pod without its devices, what follows, and what to do.
 func unallocatedText(pod *v1.Pod, evicts bool) string {
-	by := fmt.Sprintf("by another scheduler under the name %q, or by a user who set spec.nodeName",
+	origin := fmt.Sprintf("by another scheduler under the name %q, or by a user who set spec.nodeName",
 		pod.Spec.SchedulerName)
 	follows := "its node starts no container of it"
 	if pod.Status.Phase == v1.PodRunning {
@@ -117,12 +117,13 @@ func unallocatedText(pod *v1.Pod, evicts bool) string {
 	next := "delete it, and create it again without spec.nodeName"
 	switch {
 	case isStatic(pod):
-		by, follows, next = "by the node itself", "static pods get no devices", "remove the request from its manifest"
+		origin, follows = "by the node itself", "static pods get no devices"
+		next = "remove the request from its manifest"
 	case evicts:
 		next = "it is evicted, and its controller makes it again"
 	case metav1.GetControllerOf(pod) != nil:
 		next = "delete it, and its controller makes it again"
 	}
 	return fmt.Sprintf("the pod requests devices and was bound to node %q without any, %s: %s; %s",
-		pod.Spec.NodeName, by, follows, next)
+		pod.Spec.NodeName, origin, follows, next)
 }

@@ -104,7 +104,7 @@ func TestAPodThatWasBoundWithoutDevicesIsReportedAndMaybeEvicted(t *testing.T) {
 		"a pod that is being deleted": {boundWithout("p", own, func(pod *v1.Pod) {
 			pod.DeletionTimestamp, pod.Finalizers = ptr.To(metav1.Now()), []string{"example.com/wait"}
 		}), "", false},
-		"a pod with its devices": {controlled(annotated(boundWithout("p"), gave("p", "n", "A"))), "", false},
+		"a pod with its devices": {controlled(annotated(boundWithout("p"), allocationOf("p", "n", "A"))), "", false},
 		"a pod on no node":       {controlled(newPod("p", 1)), "", false},
 	} {
 		for _, evict := range []bool{true, false} {
@@ -112,7 +112,7 @@ func TestAPodThatWasBoundWithoutDevicesIsReportedAndMaybeEvicted(t *testing.T) {
 				nodes := []*v1.Node{newNode("n", "A")}
 				f := newFixtureWith(t, Options{EvictUnallocated: evict}, &gpus{}, nodes, test.pod)
 				f.answerEvictions(nil)
-				f.plugin.lead()
+				f.plugin.noteLeading()
 				for range 2 {
 					f.plugin.checkUnallocated(t.Context())
 				}
@@ -146,19 +146,19 @@ func TestAPodThatWasBoundWithoutDevicesIsReportedAndMaybeEvicted(t *testing.T) {
 // Many pods were bound without devices, and a disruption budget guards them for a while.
 func TestPodsThatWereBoundWithoutDevicesAreReportedInRoundsAndCountedUntilTheyAreGone(t *testing.T) {
 	var bound []*v1.Pod
-	for i := range 2*reportsAtOnce + 5 {
+	for i := range 2*maxReports + 5 {
 		bound = append(bound, boundWithout(fmt.Sprintf("p%02d", i), func(pod *v1.Pod) { controlled(pod) }))
 	}
 	f := newFixtureWith(t, Options{EvictUnallocated: true}, &gpus{}, []*v1.Node{newNode("n", "A")}, bound...)
 	f.answerEvictions(errors.New("a budget forbids it"))
-	f.plugin.lead()
-	for round, want := range []int{reportsAtOnce, reportsAtOnce, 5, 0} {
+	f.plugin.noteLeading()
+	for round, want := range []int{maxReports, maxReports, 5, 0} {
 		f.plugin.checkUnallocated(t.Context())
 		texts := f.texts()
 		if len(texts) != want {
 			t.Errorf("round %d: %d events, want %d", round, len(texts), want)
 		}
-		if got, want := len(f.evicted()), (round+1)*reportsAtOnce; got != want {
+		if got, want := len(f.evicted()), (round+1)*maxReports; got != want {
 			t.Errorf("round %d: %d pods are to be evicted so far, want %d", round, got, want)
 		}
 		if got := unallocatedCount(t); got != len(bound) {

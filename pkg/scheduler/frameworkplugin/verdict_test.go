@@ -39,7 +39,7 @@ func (f *fixture) cycleOn(pod *v1.Pod) (known map[string]bool) {
 	return known
 }
 
-func TestPodsThatAskForTheSameShareTheAnswersOfNodesThatDoNotChange(t *testing.T) {
+func TestPodsThatRequestTheSameShareTheAnswersOfNodesThatDoNotChange(t *testing.T) {
 	f := newFixture(t, []*v1.Node{newNode("a", "A", "B"), newNode("b", "A", "B")})
 	step := func(what string, pod *v1.Pod, a, b bool) {
 		t.Helper()
@@ -48,8 +48,8 @@ func TestPodsThatAskForTheSameShareTheAnswersOfNodesThatDoNotChange(t *testing.T
 		}
 	}
 	step("the first pod", newPod("p", 1), false, false)
-	step("one that asks for the same", newPod("q", 1), true, true)
-	step("one that asks for something else", newPod("r", 2), false, false)
+	step("one that requests the same", newPod("q", 1), true, true)
+	step("one that requests something else", newPod("r", 2), false, false)
 	step("and one after that", newPod("s", 2), true, true)
 	step("the first kind is not forgotten meanwhile", newPod("t", 1), true, true)
 	f.reserve(newPod("p", 1), "a")
@@ -65,7 +65,7 @@ func TestPodsThatAskForTheSameShareTheAnswersOfNodesThatDoNotChange(t *testing.T
 // What a remembered answer says of one pod's cycle is what a new one says: the same nodes fit,
 // with the same scores and for the same reasons.
 func TestARememberedAnswerSaysWhatTheFirstSaid(t *testing.T) {
-	held := annotated(assumed(newPod("held", 1), "half"), gave("held", "half", "A"))
+	held := annotated(assumed(newPod("held", 1), "half"), allocationOf("held", "half", "A"))
 	f := newFixture(t, []*v1.Node{newNode("half", "A", "B"), newNode("whole", "A", "B"), newNode("none")}, held)
 	for _, count := range []int64{1, 2, 3} {
 		for _, node := range []string{"half", "whole", "none"} {
@@ -92,7 +92,7 @@ func TestARememberedAnswerSaysWhatTheFirstSaid(t *testing.T) {
 	}
 }
 
-func TestAnswersOfAPluginThatMayChangeItsMindAreNotRemembered(t *testing.T) {
+func TestVerdictsOfAnImpurePluginAreNotCached(t *testing.T) {
 	f := newFixtureOf(t, &gpus{whimsical: true}, []*v1.Node{newNode("n", "A")})
 	for _, name := range []string{"p", "q"} {
 		if known := f.cycleOn(newPod(name, 1)); known["n"] {
@@ -147,7 +147,7 @@ func TestAnAnswerThatWasCutShortIsComputedAgain(t *testing.T) {
 	verdicts := f.plugin.cycleOf(state).verdicts
 	found, _ := verdicts.Get(nodeInfo)
 	cut := *found
-	cut.Cut = true
+	cut.LimitHit = true
 	verdicts.Put(nodeInfo, f.plugin.nodes.Snapshot(nodeInfo).Devices, &cut)
 	if known := f.cycleOn(newPod("q", 1)); known["n"] {
 		t.Error("it was taken over, so it is neither counted nor logged")
@@ -164,7 +164,7 @@ func manyNodes(count int) (nodes []*v1.Node) {
 
 // Where nearly all nodes are known to fit, only the others are looked up, and those that a
 // simulation has changed.
-func TestANodeThatASimulationHasChangedIsAskedThoughAllAreKnownToFit(t *testing.T) {
+func TestANodeThatASimulationHasChangedIsCheckedThoughAllAreKnownToFit(t *testing.T) {
 	f := newFixture(t, manyNodes(20))
 	f.cycleOn(newPod("p", 1))
 	f.reserve(newPod("taker", 1), "n3")
@@ -184,7 +184,7 @@ func TestANodeThatASimulationHasChangedIsAskedThoughAllAreKnownToFit(t *testing.
 		name := nodeInfo.Node().Name
 		gpu := strings.Replace(name, "n", "gpu-", 1)
 		info, err := framework.NewPodInfo(annotated(assumed(newPod("nominated", 1), name),
-			gave("nominated", name, gpu)))
+			allocationOf("nominated", name, gpu)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +196,7 @@ func TestANodeThatASimulationHasChangedIsAskedThoughAllAreKnownToFit(t *testing.
 }
 
 func TestNodesThatAreKnownNotToFitAreInDoubt(t *testing.T) {
-	held := annotated(assumed(newPod("held", 1), "n7"), gave("held", "n7", "gpu-7"))
+	held := annotated(assumed(newPod("held", 1), "n7"), allocationOf("held", "n7", "gpu-7"))
 	f := newFixture(t, manyNodes(20), held)
 	f.cycleOn(newPod("p", 1))
 	for _, nodeInfo := range f.nodes() {
@@ -214,7 +214,7 @@ func TestNodesThatAreKnownNotToFitAreInDoubt(t *testing.T) {
 // Upstream scores a node again that it has scored before, with a clone of the state and in another
 // order of the nodes, when pods are batched.
 func TestScoresAreThoseOfTheNodesInAnyOrder(t *testing.T) {
-	held := annotated(assumed(newPod("held", 1), "half"), gave("held", "half", "A"))
+	held := annotated(assumed(newPod("held", 1), "half"), allocationOf("held", "half", "A"))
 	f := newFixture(t, []*v1.Node{newNode("half", "A", "B"), newNode("whole", "A", "B"),
 		newNode("large", "A", "B", "C", "D")}, held)
 	pod := newPod("p", 1)
@@ -273,7 +273,7 @@ func TestANodeThatHasChangedSinceTheCycleBeganIsEvaluatedAgainForAGroup(t *testi
 		t.Fatal(status)
 	}
 	nodeInfo := f.nodes()[0].(*framework.NodeInfo)
-	nodeInfo.AddPod(annotated(assumed(newPod("victim", 1), "n"), gave("victim", "n", "A")))
+	nodeInfo.AddPod(annotated(assumed(newPod("victim", 1), "n"), allocationOf("victim", "n", "A")))
 	if status := f.framework.RunFilterPlugins(t.Context(), state, pod, nodeInfo); status.IsSuccess() {
 		t.Error("the pod fits a node whose GPU another has")
 	}

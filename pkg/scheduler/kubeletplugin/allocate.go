@@ -172,7 +172,7 @@ func (a *podAllocation) assignStaged(open []*group) error {
 			return err
 		}
 		if a.exhausted() {
-			return errGivenUp
+			return errSearchStopped
 		}
 	}
 	if a.bounded && a.exceedsAny() {

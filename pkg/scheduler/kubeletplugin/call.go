@@ -46,7 +46,7 @@ func (c *call) PodFitsDevice(nodeInfo *types.NodeInfo, podInfo *types.PodInfo, _
 			unused.Used = nil
 			_, whenUnused = c.run(&unused, podInfo)
 		}
-		unresolvable := whenUnused != nil && !errors.Is(whenUnused, errGivenUp)
+		unresolvable := whenUnused != nil && !errors.Is(whenUnused, errSearchStopped)
 		return false, []devicescheduler.PredicateFailureReason{reason{err, unresolvable}}, 0
 	}
 	return true, nil, score
@@ -88,7 +88,7 @@ func (c *call) run(node *types.NodeInfo, pod *types.PodInfo) (*podAllocation, er
 	err = a.run()
 	spent := max(0, a.inspections-a.pool.ordinary())
 	c.left, c.spent = max(0, c.left-spent), c.spent+spent
-	c.cut = c.cut || a.exhausted() && errors.Is(err, errGivenUp)
+	c.cut = c.cut || a.exhausted() && errors.Is(err, errSearchStopped)
 	return a, err
 }
 

@@ -151,7 +151,7 @@ func (g *group) likeness() likeness {
 	}
 	like := likeness{owner: g.owner, numa: g.numa(), items: len(g.items)}
 	if len(g.open) > 1 {
-		like.open = list(g.open)
+		like.open = countsText(g.open)
 		return like
 	}
 	for resource, n := range g.open { // nearly all groups have one resource
@@ -168,8 +168,9 @@ func (g *group) numa() string {
 	return ""
 }
 
-// list returns how many devices of which resources: "2 nvidia.com/gpu and 1 vendor.example/nic".
-func list(counts map[types.ResourceName]int) string {
+// countsText returns how many devices of which resources: "2 nvidia.com/gpu and 1
+// vendor.example/nic".
+func countsText(counts map[types.ResourceName]int) string {
 	var texts []string
 	for _, resource := range sortedKeys(counts) {
 		texts = append(texts, fmt.Sprintf("%d %s", counts[resource], resource))

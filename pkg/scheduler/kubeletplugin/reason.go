@@ -15,7 +15,7 @@ import (
 // The texts of the errors are predicates whose subject is a number of nodes. Nodes that lack the
 // same have the same text.
 
-var errGivenUp = errors.New(
+var errSearchStopped = errors.New(
 	"were given up after too many steps of the search for NUMA nodes: use fewer placeholders for them")
 
 // errInsufficient: there are fewer free devices than needed.
@@ -38,12 +38,12 @@ func (a *podAllocation) errInsufficient(resource types.ResourceName, needed int)
 
 // errLeftOver: the pod's other requests leave too few devices for the counts of a container.
 func errLeftOver(c *container) error {
-	return fmt.Errorf("have too few devices left for %s of container %q", list(c.counts), c.name)
+	return fmt.Errorf("have too few devices left for %s of container %q", countsText(c.counts), c.name)
 }
 
 // errNoSet: no NUMA set can serve the group.
 func errNoSet(g *group) error {
-	open := list(g.open)
+	open := countsText(g.open)
 	if numa := g.numa(); numa != "" {
 		return fmt.Errorf("do not have %s free on NUMA node %s", open, numa)
 	}
@@ -59,7 +59,7 @@ func errNoSet(g *group) error {
 func errNotTogether(groups []*group) error {
 	var texts []string
 	for _, g := range groups[:min(len(groups), maxNamed)] {
-		texts = append(texts, list(g.open))
+		texts = append(texts, countsText(g.open))
 	}
 	slices.Sort(texts)
 	if more := len(groups) - len(texts); more > 0 {

@@ -24,7 +24,7 @@ func (a *podAllocation) checkGroups(open []*group) error {
 			return errNoSet(g)
 		}
 		if a.exhausted() {
-			return errGivenUp
+			return errSearchStopped
 		}
 	}
 	alike := map[likeness]int{}
@@ -114,15 +114,15 @@ func (a *podAllocation) assignGroups(open []*group) error {
 		latest[like] = i
 	}
 	if !a.searchGroups(open, previous, make([]int, 0, len(open))) {
-		return a.orGivenUp(errNotTogether(open))
+		return a.orSearchStopped(errNotTogether(open))
 	}
 	return nil
 }
 
-// orGivenUp returns why, or the error of a search that has reached its limit.
-func (a *podAllocation) orGivenUp(why error) error {
+// orSearchStopped returns why, or the error of a search that has reached its limit.
+func (a *podAllocation) orSearchStopped(why error) error {
 	if a.steps == stepLimit || a.exhausted() {
-		return errGivenUp
+		return errSearchStopped
 	}
 	return why
 }
@@ -153,7 +153,7 @@ func (a *podAllocation) searchGroups(groups []*group, previous, placed []int) bo
 				g.owner.assign(it.request, set, a.first(set, it.resource, g.owner))
 			}
 		}
-		if a.within(g) && a.searchGroups(groups, previous, append(placed, index)) {
+		if a.mayGoOn(g) && a.searchGroups(groups, previous, append(placed, index)) {
 			return true
 		}
 		g.owner.release(assigned)
@@ -191,7 +191,7 @@ func (a *podAllocation) assignBySearch(open []*group, why error) error {
 	}
 	a.steps = 0
 	if !a.searchDevices(needs, 0) {
-		return a.orGivenUp(why)
+		return a.orSearchStopped(why)
 	}
 	for _, c := range a.containers {
 		if c.kind != grouptree.Sidecar {

@@ -17,8 +17,8 @@ import (
 
 const topology types.ResourceName = "gpu/gpu-generate-topology"
 
-// The three ways by which a node may have GPUs, see docs/device-plugins.md. The first one also has
-// NICs.
+// The three ways by which a node may have GPUs, see docs/vendors/device-plugins.md. The first one
+// also has NICs.
 const (
 	hosted    = "hosted"
 	ofAFile   = "plugin file"
@@ -179,7 +179,7 @@ func TestARequestByWhichDevicesAreChosenIsHonouredOrTheNodeRefusesThePod(t *test
 	}
 }
 
-func TestWhatChoosesNoDeviceKeepsAPodFromNoNode(t *testing.T) {
+func TestAnEmptySelectionExcludesNoNode(t *testing.T) {
 	for _, requests := range []types.ResourceList{
 		{topology: 1}, {topology: 0}, {"gpu/gpu-generate-topologie": 1}, {"numa/A/nvidia.com:gpu/=g0/device": 0},
 	} {

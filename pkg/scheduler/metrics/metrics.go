@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package metrics has the metrics that KubeDevice adds to upstream's scheduler. They are served on
-// its /metrics; docs/operations.md lists them.
+// its /metrics; docs/reference/metrics.md lists them.
 package metrics
 
 import (
@@ -24,9 +24,9 @@ var (
 	ForgedAllocations = counter("forged_allocations_total",
 		"Pods whose device annotation has an allocation that the scheduler did not write: pods that come with one, "+
 			"and bound pods whose allocation is that of another pod or node. "+
-			"More than 0 says that the admission policies are not in force.")
+			"More than 0 means that the admission policies are not in force.")
 	PoliciesMissing = gauge("admission_policies_missing",
-		"Admission policies that are not installed or not bound, or that the scheduler may not look for. "+
+		"Admission policies that are not installed or not bound, or that the scheduler may not read. "+
 			"Without them users can forge allocations and inventories.")
 	PolicyProblems = gauges("admission_policy_problems",
 		"1 for each way in which an installed admission policy differs from the one that the scheduler was built "+
@@ -52,12 +52,12 @@ var (
 			"do not start on their nodes. Counted by the scheduler that leads, 0 on all others.")
 	// DeviceReplacements is counted by the leader alone.
 	DeviceReplacements = counters("device_replacements_total",
-		"Tries to give a container of a bound pod other devices because its node says that the previous ones are "+
-			"unhealthy, by outcome: written, no_device (none of the node fits), conflict (the pod was changed; it is "+
-			"tried again), error.",
+		"Attempts to allocate other devices to a container of a bound pod because its node reports the previous ones "+
+			"as unhealthy, by outcome: written, no_device (none of the node fits), conflict (the pod was changed; it "+
+			"is tried again), error.",
 		"outcome")
 	SealKeyReloads = counters("seal_key_reloads_total",
-		"Times that the file --device-seal-key was read again, by outcome: changed (its keys are in use), failed (it "+
+		"Number of reloads of the file --device-seal-key, by outcome: changed (its keys are in use), failed (it "+
 			"is missing or malformed, and the previous keys stay in use).",
 		"outcome")
 
@@ -65,13 +65,13 @@ var (
 	PluginCalls = counters("plugin_calls_total",
 		"Calls into device scheduler plugins, by plugin, method and outcome: answered, error (the plugin returned "+
 			"one), panic, timeout; and calls that were not made: back_off (the request, the node or a pod that holds "+
-			"its devices made the plugin fail), set_aside (the plugin is quarantined), not_returned (an earlier call "+
-			"has not).",
+			"its devices made the plugin fail), quarantined (the plugin has failed for several nodes), not_returned "+
+			"(an earlier call has not).",
 		"plugin", "method", "outcome")
 	// PluginCallDuration has the calls that were made. The limit of a call is one second.
 	PluginCallDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Namespace: namespace, Subsystem: subsystem, StabilityLevel: metrics.ALPHA, Name: "plugin_call_duration_seconds",
-		Help: "How long calls into device scheduler plugins took, by plugin and method, without their time " +
+		Help: "Duration of calls into device scheduler plugins in seconds, by plugin and method, without the time " +
 			"in the queue.",
 		Buckets: metrics.ExponentialBuckets(0.00001, 4, 9), // 10 µs to 0.66 s
 	}, []string{"plugin", "method"})
@@ -80,7 +80,7 @@ var (
 			"in a back-off: request, node, holder (a pod that holds devices of a node), plugin (it is quarantined), "+
 			"or nothing.",
 		"plugin", "blamed")
-	PluginQuarantined = gauges("plugin_set_aside",
+	PluginQuarantined = gauges("plugin_quarantined",
 		"1 while a device scheduler plugin is not called for any pod, because it is quarantined or a call has not "+
 			"returned, else 0. No pod that requests its devices is scheduled in that time, nor one that requests "+
 			"others unless all plugins are specialists.",
@@ -91,11 +91,21 @@ var (
 		"plugin")
 	// StepLimitHits also counts cached answers.
 	StepLimitHits = counter("step_limit_hits_total",
-		"Answers for a pod on a node that were cut short by --device-search-budget: the pod may have got other "+
+		"Searches for a pod on a node that --device-search-budget stopped: the pod may have got other "+
 			"devices than the best, or been refused although it fits.")
 	NodesNotSearched = counter("nodes_not_searched_total",
-		"Answers for a pod on a node that were not looked for because the budget of the scheduling cycle, "+
+		"Searches for a pod on a node that were not made because the budget of the scheduling cycle, "+
 			"--device-cycle-budget, was used up. The pod is tried again, with other nodes first.")
+
+	// ClaimsLeftToUpstream counts a pod once in a scheduling cycle.
+	ClaimsLeftToUpstream = counters("claims_left_to_upstream_total",
+		"Scheduling cycles of pods with ResourceClaims in which upstream's allocator chose the devices although "+
+			"claims is kubedevice, by reason: claim_feature, pool_feature, feature_gate, pod_group, extended_resource "+
+			"(what is not modelled), error (upstream's allocator reports it), budget (the search took too many steps).",
+		"reason")
+	ClaimDisagreements = counter("claim_disagreements_total",
+		"Times that upstream's allocator refused the devices that were chosen for a pod's ResourceClaims, and chose "+
+			"others. Each of them is a bug: please report it with the log of the scheduler.")
 
 	VerdictCacheHits = counter("verdict_cache_hits_total",
 		"Verdicts on nodes that were known when the scheduling cycle of a device pod began.")
@@ -106,7 +116,7 @@ var (
 	VerdictCacheInvalidations = counters("verdict_cache_invalidations_total",
 		"Verdicts that were dropped from the cache, by reason: inventory, reservation, node_info (what else changed "+
 			"on the node), node_removed, plugins (they changed their answers, or do not answer), step_limit (the "+
-			"search for devices was cut short), request_evicted, tolerations (of taints of the node's devices).",
+			"search for devices was stopped), request_evicted, tolerations (of taints of the node's devices).",
 		"reason")
 )
 
@@ -144,6 +154,7 @@ func All() []metrics.Registerable {
 		DevicePodsOnOwnNode,
 		SealKeyReloads, UnallocatedPods, DeviceReplacements,
 		PluginCalls, PluginCallDuration, PluginFailures, PluginQuarantined, PluginCallsOverdue,
+		ClaimsLeftToUpstream, ClaimDisagreements,
 		VerdictCacheHits, VerdictCacheMisses, VerdictCacheSize, VerdictCacheInvalidations,
 	}
 }
@@ -172,8 +183,8 @@ func (recorder) Called(plugin, method string, outcome pluginhost.Outcome, took t
 	}
 }
 
-func (recorder) Blamed(plugin string, on pluginhost.Blamed) {
-	PluginFailures.WithLabelValues(plugin, string(on)).Inc()
+func (recorder) Blamed(plugin string, blamed pluginhost.Blamed) {
+	PluginFailures.WithLabelValues(plugin, string(blamed)).Inc()
 }
 
 func (recorder) Quarantined(plugin string, quarantined bool) {

@@ -5,6 +5,8 @@ package metrics
 
 import (
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,7 +21,7 @@ import (
 )
 
 func TestOperatorsCanReadWhatEachMetricAndOutcomeMeans(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/operations.md")
+	text, err := os.ReadFile("../../../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +49,13 @@ func TestOperatorsCanReadWhatEachMetricAndOutcomeMeans(t *testing.T) {
 	}
 	for _, name := range names {
 		if !strings.Contains(string(text), "\n| `"+name+"` |") {
-			t.Errorf("docs/operations.md has no row for %s", name)
+			t.Errorf("docs/reference/metrics.md has no row for %s", name)
+		}
+	}
+	row := regexp.MustCompile("(?m)^\\| `(kubedevice_scheduler_[a-z_]+)`")
+	for _, documented := range row.FindAllStringSubmatch(string(text), -1) {
+		if !slices.Contains(names, documented[1]) {
+			t.Errorf("docs/reference/metrics.md has %s, and there is no such metric", documented[1])
 		}
 	}
 }

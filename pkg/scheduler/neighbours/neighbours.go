@@ -32,7 +32,7 @@ const checkPeriod = 30 * time.Second
 func Watch(ctx context.Context, pods corelisters.PodLister, podsOn func(node string) ([]*v1.Pod, error)) {
 	host, err := os.Hostname()
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "It is not known which pods share a node with the scheduler")
+		klog.FromContext(ctx).Error(err, "Cannot determine which pods share a node with the scheduler")
 		return
 	}
 	namespace, name := schedulerapi.OwnPod(strings.ToLower(host))
@@ -42,18 +42,18 @@ func Watch(ctx context.Context, pods corelisters.PodLister, podsOn func(node str
 		if err != nil || own.Spec.NodeName == "" {
 			return // it runs in no pod, or is not known yet
 		}
-		on, err := podsOn(own.Spec.NodeName)
+		present, err := podsOn(own.Spec.NodeName)
 		if err != nil {
-			klog.FromContext(ctx).Error(err, "The pods that share a node with the scheduler are not counted")
+			klog.FromContext(ctx).Error(err, "Cannot count the pods that share a node with the scheduler")
 			return
 		}
-		found := WithDevices(on)
+		found := WithDevices(present)
 		metrics.DevicePodsOnOwnNode.Set(float64(len(found)))
 		if len(found) > 0 && !logged {
 			klog.FromContext(ctx).Info("The scheduler shares its node with pods that have devices: a process that "+
 				"breaks out of one of them has the scheduler's key and token", logkey.Node, own.Spec.NodeName,
 				logkey.Pod, klog.KObj(found[0]), logkey.NextStep, "run the scheduler on control planes, or on nodes "+
-					"without such pods: "+documents.URL+"second-scheduler.md")
+					"without such pods: "+documents.URL+"deploy/second-scheduler.md")
 		}
 		logged = len(found) > 0
 	}, checkPeriod)

@@ -43,6 +43,7 @@ type Cache struct {
 	choosing   atomic.Bool // a pod has chosen devices
 	plain      names
 
+	claims   Claims                        // see FollowClaims; nil for none
 	placing  sync.Mutex                    // see Placing
 	verifier atomic.Pointer[seal.Verifier] // see Enforce
 	seals    *cache.Cache[sealed, error]

@@ -52,8 +52,8 @@ func (c *Cache) Copy() *Copy {
 	mine.revisions.Store(c.revisions.Load())
 	copied := &Copy{Cache: mine, Nodes: map[string]*v1.Node{}, ReservedOn: map[types.UID]string{}}
 	c.nodes.Range(func(key, value any) bool {
-		of := value.(*node)
-		inv, reserved := of.inventory.Load(), of.reserved.Load()
+		cached := value.(*node)
+		inv, reserved := cached.inventory.Load(), cached.reserved.Load()
 		if inv == nil { // of a node that is gone
 			return true
 		}
@@ -65,7 +65,7 @@ func (c *Cache) Copy() *Copy {
 		same := &node{}
 		same.inventory.Store(inv)
 		same.reserved.Store(reserved)
-		same.last.Store(of.last.Load())
+		same.last.Store(cached.last.Load())
 		mine.nodes.Store(key, same)
 		mine.plain.replace(nil, inv.plain)
 		copied.Nodes[key.(string)] = inv.source
@@ -86,14 +86,14 @@ func (c *Copy) Remove(uid types.UID) {
 
 // Cordon makes a node take no more pods: the same as kubectl cordon.
 func (c *Copy) Cordon(nodeName string) error {
-	of := c.find(nodeName)
-	if of == nil {
+	cached := c.find(nodeName)
+	if cached == nil {
 		return fmt.Errorf("there is no node %q", nodeName)
 	}
-	inv := *of.inventory.Load()
+	inv := *cached.inventory.Load()
 	inv.source = inv.source.DeepCopy()
 	inv.source.Spec.Unschedulable = true
-	of.inventory.Store(&inv)
+	cached.inventory.Store(&inv)
 	c.Nodes[nodeName] = inv.source
 	return nil
 }
@@ -102,8 +102,8 @@ func (c *Copy) Cordon(nodeName string) error {
 // not cordoned, and its devices have no taints. How plugins translate requests is what they made of
 // the nodes that there are.
 func (c *Copy) AddLike(ctx context.Context, name, like string) error {
-	known, of := c.Nodes[like], c.find(like)
-	if known == nil || of == nil {
+	known, cached := c.Nodes[like], c.find(like)
+	if known == nil || cached == nil {
 		return fmt.Errorf("there is no node %q", like)
 	}
 	if c.Nodes[name] != nil {
@@ -124,7 +124,7 @@ func (c *Copy) AddLike(ctx context.Context, name, like string) error {
 		}
 	}
 	added.Spec.Taints = taints
-	inv := *of.inventory.Load()
+	inv := *cached.inventory.Load()
 	if inv.taints != nil {
 		var err error
 		all := inv.taints.restored(math.MaxUint64)
@@ -147,11 +147,11 @@ func (c *Copy) AddLike(ctx context.Context, name, like string) error {
 // the device. It is named by its path, or by as much of the path's end as only one device of the
 // node has.
 func (c *Copy) CordonDevice(ctx context.Context, nodeName, device string) error {
-	of := c.find(nodeName)
-	if of == nil || c.Nodes[nodeName] == nil {
+	cached := c.find(nodeName)
+	if cached == nil || c.Nodes[nodeName] == nil {
 		return fmt.Errorf("there is no node %q", nodeName)
 	}
-	inv := *of.inventory.Load()
+	inv := *cached.inventory.Load()
 	if inv.err != nil {
 		return fmt.Errorf("the devices of node %q are not known: %w", nodeName, inv.err)
 	}
@@ -176,7 +176,7 @@ func (c *Copy) CordonDevice(ctx context.Context, nodeName, device string) error 
 	}
 	inv.revision = c.revisions.Add(1)
 	c.tainted.Store(true)
-	of.inventory.Store(&inv)
+	cached.inventory.Store(&inv)
 	return nil
 }
 
@@ -185,25 +185,25 @@ func cordoned(
 	ctx context.Context, schedulers *allocation.Set, inv *inventory, device string,
 ) (*allocation.Inventory, *taints, error) {
 	more := tainting{}
-	with := &taints{variants: cache.New[uint64, *allocation.Inventory](variantEntries)}
+	next := &taints{variants: cache.New[uint64, *allocation.Inventory](variantEntries)}
 	if inv.taints != nil {
-		more.kinds, with.withheld = slices.Clone(inv.taints.kinds), slices.Clone(inv.taints.withheld)
+		more.kinds, next.withheld = slices.Clone(inv.taints.kinds), slices.Clone(inv.taints.withheld)
 	}
 	bit := uint64(1) << more.bit(v1.Taint{Key: deviceinfo.CordonKey, Effect: v1.TaintEffectNoSchedule})
-	with.kinds = more.kinds
+	next.kinds = more.kinds
 	known, without := map[sdk.ResourceName]bool{}, sdk.ResourceList{}
-	for i := range with.withheld {
-		if w := &with.withheld[i]; w.path.Device() == device {
+	for i := range next.withheld {
+		if w := &next.withheld[i]; w.path.Device() == device {
 			w.taints |= bit
 			known[w.path.Name()] = true
 		}
 	}
 	for name, quantity := range inv.devices.Allocatable() {
 		if path, err := resource.ParsePath(name); err == nil && path.Device() == device && !known[name] {
-			with.withheld = append(with.withheld, withheld{path, quantity, bit})
+			next.withheld = append(next.withheld, withheld{path, quantity, bit})
 			without[name] = 0
 		}
 	}
 	devices, err := schedulers.WithAllocatable(ctx, inv.devices, without, false)
-	return devices, with, err
+	return devices, next, err
 }

@@ -139,7 +139,7 @@ func (f *fixture) deleteNode(node *v1.Node) {
 	f.cache.Forget(f.Context(), node)
 }
 
-// pod returns a pending pod that asks for this many GPUs. Its UID is its name.
+// pod returns a pending pod that requests this many GPUs. Its UID is its name.
 func (f *fixture) pod(name string, count int64) *v1.Pod {
 	quantity := *apiresource.NewQuantity(count, apiresource.DecimalSI)
 	return &v1.Pod{

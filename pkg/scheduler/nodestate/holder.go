@@ -40,7 +40,7 @@ type holders struct {
 func (h *holders) heldByEnding(inventory *allocation.Inventory) sdk.ResourceList {
 	held := sdk.ResourceList{}
 	for _, uid := range h.ending {
-		h.present[uid].On(inventory).AddTo(held)
+		h.present[uid].ByNamesOf(inventory).AddTo(held)
 	}
 	return held
 }

@@ -29,7 +29,7 @@ func (c *Cache) holdersOf(nodeInfo fwk.NodeInfo, reserved *reservations, inv *in
 	}
 	for _, info := range nodeInfo.GetPods() {
 		pod := info.GetPod()
-		r, isReserved := reserved.of(pod.UID)
+		r, isReserved := reserved.get(pod.UID)
 		switch {
 		case pod.Spec.NodeName == "" && !isReserved:
 			h.nominated = append(h.nominated, pod)

@@ -18,7 +18,7 @@ import (
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func TestWhoHoldsWhatIsReadFromTheBoundPods(t *testing.T) {
+func TestHoldersAreReadFromBoundPods(t *testing.T) {
 	f := newFixture(t)
 	node := f.node("n", "n-1", "A", "B", "C")
 	pod := f.pod("p", 1)
@@ -44,7 +44,7 @@ func TestWhoHoldsWhatIsReadFromTheBoundPods(t *testing.T) {
 	f.want("free next to a terminating pod", f.free(nodeInfo(node, terminating)), "A C")
 }
 
-func TestWhatAnAssumedPodHoldsIsItsReservationAndNotWhatItsAnnotationSays(t *testing.T) {
+func TestAnAssumedPodHoldsItsReservation(t *testing.T) {
 	f := newFixture(t)
 	node := f.node("n", "n-1", "A", "B", "C")
 	forger := with(f.pod("p", 1), allocated("p", "n", "A", "B"))
@@ -69,7 +69,7 @@ func TestAPodThatForgesExactlyItsAllocationIsNotTakenForBound(t *testing.T) {
 	f.want("free after the binding failed", f.free(nodeInfo(node)), "A")
 }
 
-func TestAPodThatForgesWithoutAskingHoldsNothing(t *testing.T) {
+func TestAPodThatForgesWithoutARequestHoldsNothing(t *testing.T) {
 	f := newFixture(t)
 	node := f.node("n", "n-1", "A")
 	forger := with(f.pod("p", 0), allocated("p", "n", "A"))
@@ -163,7 +163,7 @@ func TestTwoNominatedPodsKeepWhatTheirVictimsLeave(t *testing.T) {
 	}
 }
 
-func TestWhatIsHeldIsTakenOffOncePerPhase(t *testing.T) {
+func TestHeldDevicesAreSubtractedOncePerPhase(t *testing.T) {
 	info := func(names ...string) sdk.ContainerInfo {
 		container := sdk.ContainerInfo{DevRequests: sdk.ResourceList{}, AllocateFrom: sdk.ResourceLocation{}}
 		for _, name := range names {
@@ -173,7 +173,7 @@ func TestWhatIsHeldIsTakenOffOncePerPhase(t *testing.T) {
 		return container
 	}
 	left := sdk.ResourceList{"resource/group/gpu/A/memory": 15}
-	rest := beyond(&sdk.PodInfo{
+	rest := subtractHeld(&sdk.PodInfo{
 		InitContainers:    map[string]sdk.ContainerInfo{"init": info("A"), "next": info("A", "B")},
 		RunningContainers: map[string]sdk.ContainerInfo{"main": info("A", "B"), "side": info("A")},
 	}, left)

@@ -27,6 +27,7 @@ type inventory struct {
 	revision uint64                // grows with each compilation, and when the keys of seals change
 	devices  *allocation.Inventory // for pods that tolerate no taint
 	taints   *taints               // of devices; nil for none
+	claimed  map[string]bool       // devices that claims have, see Claims; nil for none
 	choices  *choices
 	verifier *seal.Verifier                   // of bound pods' seals; nil when they do not count
 	reported map[types.UID]*deviceinfo.Holder // what the node says that pods hold
@@ -47,6 +48,7 @@ func sameDevices(a, b *v1.Node) bool {
 		a.Annotations[deviceinfo.HoldersAnnotation] == b.Annotations[deviceinfo.HoldersAnnotation] &&
 		a.Annotations[deviceinfo.DeviceTaintsAnnotation] == b.Annotations[deviceinfo.DeviceTaintsAnnotation] &&
 		a.Annotations[deviceinfo.AttributesAnnotation] == b.Annotations[deviceinfo.AttributesAnnotation] &&
+		a.Annotations[deviceinfo.ShareEnforcementAnnotation] == b.Annotations[deviceinfo.ShareEnforcementAnnotation] &&
 		apiequality.Semantic.DeepEqual(a.Status.Capacity, b.Status.Capacity) &&
 		apiequality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
 }

@@ -56,7 +56,7 @@ func (c *Cache) withNominated(
 				if left == nil {
 					left = current.heldByEnding(mine)
 				}
-				now = allocation.NewHolder(placed.UID, beyond(placed.Pod, left), request.Containers(nominated))
+				now = allocation.NewHolder(placed.UID, subtractHeld(placed.Pod, left), request.Containers(nominated))
 			}
 		}
 		if placed != nil {
@@ -81,9 +81,9 @@ func (c *Cache) simulate(ctx context.Context, devices *allocation.Node, nominate
 	return allocation.NewHolder(string(nominated.UID), allocated, request.Containers)
 }
 
-// beyond returns an allocation less what others hold, and takes that off from what is left of it:
-// plugins are to take no device twice. Init containers run before the others, and one by one.
-func beyond(allocated *sdk.PodInfo, left sdk.ResourceList) *sdk.PodInfo {
+// subtractHeld returns an allocation less what others hold, and takes that off from what is left of
+// it: plugins are to take no device twice. Init containers run before the others, and one by one.
+func subtractHeld(allocated *sdk.PodInfo, left sdk.ResourceList) *sdk.PodInfo {
 	rest := allocated.Clone()
 	for _, container := range rest.InitContainers {
 		takeOff(container, maps.Clone(left))

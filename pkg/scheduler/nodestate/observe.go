@@ -37,6 +37,9 @@ func (c *Cache) Forget(ctx context.Context, source *v1.Node) {
 		}
 		n.inventory.Store(nil)
 		n.last.Store(nil)
+		if c.claims != nil {
+			c.claims.Forget(source.Name)
+		}
 		c.plain.replace(current.plain, nil)
 		c.schedulers.RemoveNode(ctx, source.Name)
 	})
@@ -46,7 +49,7 @@ func (c *Cache) Forget(ctx context.Context, source *v1.Node) {
 // back: what is compiled is the lister's version, and a node that the lister does not have is not
 // brought back by a snapshot that still has it.
 func (c *Cache) sync(ctx context.Context, source *v1.Node) *inventory {
-	if _, current := c.covering(source); current != nil {
+	if _, current := c.currentFor(source); current != nil {
 		return current
 	}
 	answer := nodeDeleted
@@ -56,30 +59,30 @@ func (c *Cache) sync(ctx context.Context, source *v1.Node) *inventory {
 			return
 		}
 		current := n.inventory.Load()
-		if !c.covers(current, latest) {
+		if !c.isCurrent(current, latest) {
 			current = c.next(ctx, current, latest)
-			n.inventory.Store(current)
+			c.use(n, current)
 		}
 		answer = current
 	})
 	return answer
 }
 
-// covering returns what is known of the node when its inventory is up to date for this version of
+// currentFor returns what is known of the node when its inventory is up to date for this version of
 // the Node, else nil.
-func (c *Cache) covering(source *v1.Node) (*node, *inventory) {
+func (c *Cache) currentFor(source *v1.Node) (*node, *inventory) {
 	n := c.find(source.Name)
 	if n == nil {
 		return nil, nil
 	}
-	if current := n.inventory.Load(); c.covers(current, source) {
+	if current := n.inventory.Load(); c.isCurrent(current, source) {
 		return n, current
 	}
 	return nil, nil
 }
 
-// covers reports whether inv is up to date for a caller that sees this version of the Node.
-func (c *Cache) covers(inv *inventory, source *v1.Node) bool {
+// isCurrent reports whether inv is up to date for a caller that sees this version of the Node.
+func (c *Cache) isCurrent(inv *inventory, source *v1.Node) bool {
 	if inv == nil || inv.source.UID != source.UID || !inv.retryAt.IsZero() && !c.clock.Now().Before(inv.retryAt) {
 		return false
 	}
@@ -97,11 +100,19 @@ func (c *Cache) next(ctx context.Context, current *inventory, source *v1.Node) *
 		same.source = source
 		return &same
 	}
+	return c.renewed(ctx, current, source)
+}
+
+// renewed compiles the inventory that follows current, which may be nil.
+func (c *Cache) renewed(ctx context.Context, current *inventory, source *v1.Node) *inventory {
 	next := &inventory{
 		source: source, revision: c.revisions.Add(1), verifier: c.verifier.Load(),
 		choices: &choices{},
 	}
-	next.devices, next.taints, next.err = c.compile(ctx, source)
+	if c.claims != nil {
+		next.claimed = c.claims.Claimed(source)
+	}
+	next.devices, next.taints, next.err = c.compile(ctx, source, next.claimed)
 	if next.err == nil {
 		if next.reported, next.err = deviceinfo.HoldersOf(source); next.err != nil {
 			next.devices, next.taints = nil, nil
@@ -127,8 +138,11 @@ func (c *Cache) next(ctx context.Context, current *inventory, source *v1.Node) *
 	return next
 }
 
-// compile reads the Node and adds it to the plugins. Errors do not name the node.
-func (c *Cache) compile(ctx context.Context, source *v1.Node) (*allocation.Inventory, *taints, error) {
+// compile reads the Node and adds it to the plugins, with nothing of the devices that claims have.
+// Errors do not name the node.
+func (c *Cache) compile(
+	ctx context.Context, source *v1.Node, claimed map[string]bool,
+) (*allocation.Inventory, *taints, error) {
 	tainting := readTaints(ctx, source)
 	info := sdk.NewNodeInfo()
 	if value := source.Annotations[deviceinfo.Annotation]; value != "" {
@@ -141,6 +155,7 @@ func (c *Cache) compile(ctx context.Context, source *v1.Node) (*allocation.Inven
 	info.Name = source.Name
 	info.KubeCap = quantities(source.Status.Capacity)
 	info.KubeAlloc = quantities(source.Status.Allocatable)
+	withholdClaimed(info.Allocatable, claimed)
 	if tainting != nil {
 		tainting.withhold(info.Allocatable)
 	}
@@ -148,11 +163,14 @@ func (c *Cache) compile(ctx context.Context, source *v1.Node) (*allocation.Inven
 	if err != nil {
 		return nil, nil, fmt.Errorf("inventory not taken: %w", err)
 	}
+	if devices, err = c.withoutClaimed(ctx, devices, claimed); err != nil {
+		return nil, nil, fmt.Errorf("inventory not taken without its claimed devices: %w", err)
+	}
 	if tainting == nil {
 		return devices, nil, nil
 	}
 	c.tainted.Store(true)
-	taints, devices, err := tainting.of(ctx, c.schedulers, devices)
+	taints, devices, err := tainting.forInventory(ctx, c.schedulers, devices)
 	if err != nil {
 		return nil, nil, fmt.Errorf("inventory not taken without its tainted devices: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
@@ -23,6 +24,8 @@ type reservations struct {
 // reservation is an allocation that is made and not yet seen on the bound pod.
 type reservation struct {
 	devices *allocation.Holder
+	// pod is the pod as it was reserved; nil for devices in addition to those that a pod holds.
+	pod *v1.Pod
 	// annotation is the value with which the pod is bound.
 	annotation string
 	// version is the pod's resourceVersion when it was reserved. The scheduler's cache lists that
@@ -43,16 +46,16 @@ func (r *reservations) empty() bool { return r == nil || len(r.pods) == 0 }
 // unresolved reports whether a pod that is not listed may hold devices: one that is scheduled
 // again, which State excludes.
 func (r *reservations) unresolved() bool {
-	for _, of := range r.pods {
-		if of.unresolved > 0 {
+	for _, held := range r.pods {
+		if held.unresolved > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// of returns a pod's reservation.
-func (r *reservations) of(uid types.UID) (reservation, bool) {
+// get returns a pod's reservation.
+func (r *reservations) get(uid types.UID) (reservation, bool) {
 	if r == nil {
 		return reservation{}, false
 	}
@@ -68,8 +71,9 @@ func orNone(r *reservations) *reservations {
 	return r
 }
 
-// with returns a copy with one reservation replaced or, when it stands for nothing, dropped.
-func (r *reservations) with(uid types.UID, next reservation) *reservations {
+// withReservation returns a copy with one reservation replaced or, when it stands for nothing,
+// dropped.
+func (r *reservations) withReservation(uid types.UID, next reservation) *reservations {
 	pods := make(map[types.UID]reservation, len(r.pods)+1)
 	maps.Copy(pods, r.pods)
 	if next.reserved || next.unresolved > 0 {
@@ -88,8 +92,8 @@ type nodesOfPods struct {
 	names map[types.UID][]string // the latest reservation's comes last; a list is replaced, not changed
 }
 
-// of returns the nodes of a pod. The caller does not change them.
-func (n *nodesOfPods) of(uid types.UID) []string {
+// nodes returns the nodes of a pod. The caller does not change them.
+func (n *nodesOfPods) nodes(uid types.UID) []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.names[uid]
@@ -102,21 +106,21 @@ func (n *nodesOfPods) add(uid types.UID, nodeName string) {
 	if n.names == nil {
 		n.names = map[types.UID][]string{}
 	}
-	n.names[uid] = append(without(n.names[uid], nodeName), nodeName)
+	n.names[uid] = append(withoutName(n.names[uid], nodeName), nodeName)
 }
 
 // remove drops a node of a pod, if it is there.
 func (n *nodesOfPods) remove(uid types.UID, nodeName string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if left := without(n.names[uid], nodeName); len(left) > 0 {
+	if left := withoutName(n.names[uid], nodeName); len(left) > 0 {
 		n.names[uid] = left
 	} else {
 		delete(n.names, uid)
 	}
 }
 
-// without returns a copy of names without one of them.
-func without(names []string, name string) []string {
+// withoutName returns a copy of names without one of them.
+func withoutName(names []string, name string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(other string) bool { return other == name })
 }

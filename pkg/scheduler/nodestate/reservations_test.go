@@ -101,7 +101,7 @@ func TestAPodThatIsGoneHasNoReservation(t *testing.T) {
 	f.want("free", f.free(nodeInfo(node)), "A")
 	f.cache.Keep("n", "p")
 	f.want("free after a late Keep", f.free(nodeInfo(node)), "A")
-	if nodes := f.cache.reservedOn.of(pod.UID); nodes != nil {
+	if nodes := f.cache.reservedOn.nodes(pod.UID); nodes != nil {
 		t.Errorf("the pod is remembered, with nodes %q", nodes)
 	}
 }
@@ -166,7 +166,7 @@ func TestAPodThatIsGoneHasNoReservationOnTheNodeBeforeItsLast(t *testing.T) {
 			}
 			f.want("free on the first when the pod is gone", f.free(nodeInfo(first)), "A")
 			f.want("free on the second when the pod is gone", f.free(nodeInfo(second)), "A")
-			if nodes := f.cache.reservedOn.of("p"); nodes != nil {
+			if nodes := f.cache.reservedOn.nodes("p"); nodes != nil {
 				t.Errorf("the pod is remembered, with nodes %q", nodes)
 			}
 		})

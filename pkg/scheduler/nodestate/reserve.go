@@ -18,7 +18,9 @@ func (n *node) reservations() *reservations { return orNone(n.reserved.Load()) }
 // be bound.
 func (c *Cache) Reserve(nodeName string, pod *v1.Pod, holder *allocation.Holder, annotation string) {
 	c.change(nodeName, pod.UID, func(reservation) reservation {
-		return reservation{devices: holder, annotation: annotation, version: pod.ResourceVersion, reserved: true}
+		return reservation{
+			devices: holder, pod: pod, annotation: annotation, version: pod.ResourceVersion, reserved: true,
+		}
 	})
 }
 
@@ -53,7 +55,7 @@ func (c *Cache) ReservedAllocation(nodeName string, uid types.UID) *sdk.PodInfo 
 
 // ReservedOn returns the node on which the pod has its latest reservation, or "".
 func (c *Cache) ReservedOn(uid types.UID) string {
-	nodes := c.reservedOn.of(uid)
+	nodes := c.reservedOn.nodes(uid)
 	if len(nodes) == 0 {
 		return ""
 	}
@@ -66,7 +68,7 @@ func (c *Cache) reservation(nodeName string, uid types.UID) reservation {
 	if n == nil {
 		return reservation{}
 	}
-	r, _ := n.reserved.Load().of(uid)
+	r, _ := n.reserved.Load().get(uid)
 	return r
 }
 
@@ -101,7 +103,7 @@ func (c *Cache) Resolve(nodeName string, uid types.UID) {
 // whether one was kept: then devices are free from now on, and were not yet when others learnt of
 // the deletion.
 func (c *Cache) PodDeleted(uid types.UID) (kept bool) {
-	for _, nodeName := range c.reservedOn.of(uid) {
+	for _, nodeName := range c.reservedOn.nodes(uid) {
 		c.change(nodeName, uid, func(r reservation) reservation {
 			kept = kept || r.unresolved > 0
 			return reservation{}
@@ -115,15 +117,15 @@ func (c *Cache) PodDeleted(uid types.UID) (kept bool) {
 func (c *Cache) change(nodeName string, uid types.UID, to func(reservation) reservation) {
 	c.write(nodeName, func(n *node) {
 		current := n.reservations()
-		before, _ := current.of(uid)
+		before, _ := current.get(uid)
 		after := to(before)
 		if after == before {
 			return
 		}
-		next := current.with(uid, after)
+		next := current.withReservation(uid, after)
 		next.epoch++
 		n.reserved.Store(next)
-		if _, stays := next.of(uid); !stays {
+		if _, stays := next.get(uid); !stays {
 			c.reservedOn.remove(uid, nodeName)
 		} else if after.reserved {
 			c.reservedOn.add(uid, nodeName)
@@ -137,9 +139,9 @@ func (c *Cache) dropBound(nodeName string, then *reservations, uids []types.UID)
 	c.write(nodeName, func(n *node) {
 		next := n.reservations()
 		for _, uid := range uids {
-			now, _ := next.of(uid)
-			if before, _ := then.of(uid); now == before {
-				next = next.with(uid, reservation{})
+			now, _ := next.get(uid)
+			if before, _ := then.get(uid); now == before {
+				next = next.withReservation(uid, reservation{})
 				c.reservedOn.remove(uid, nodeName)
 			}
 		}

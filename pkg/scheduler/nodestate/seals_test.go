@@ -308,7 +308,7 @@ func BenchmarkVerifyBoundPods(b *testing.B) {
 	})
 }
 
-func TestAnOlderGenerationThatSomebodyHasWrittenBackDoesNotCount(t *testing.T) {
+func TestARestoredOlderGenerationDoesNotCount(t *testing.T) {
 	ours := newSealKey(1)
 	f := newFixture(t)
 	f.cache.Enforce(seal.NewVerifier(ours.public))

@@ -7,8 +7,9 @@ import (
 	"cmp"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/types"
+	v1 "k8s.io/api/core/v1"
 
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -19,12 +20,14 @@ type Share struct {
 	Container, Device string
 	// Resources are what it is given of the device, in base units.
 	Resources map[string]int64
+	// Enforcement is what holds the container to that.
+	Enforcement deviceinfo.Enforcement
 }
 
 // Shares returns the parts of devices that a pod has reserved on a node, by container and device. A
 // container that has all there is of a resource of a device has the device alone, and no share.
-func (c *Cache) Shares(nodeName string, uid types.UID) []Share {
-	n, reserved := c.find(nodeName), c.ReservedAllocation(nodeName, uid)
+func (c *Cache) Shares(nodeName string, pod *v1.Pod) []Share {
+	n, reserved := c.find(nodeName), c.ReservedAllocation(nodeName, pod.UID)
 	if n == nil || reserved == nil {
 		return nil
 	}
@@ -32,6 +35,9 @@ func (c *Cache) Shares(nodeName string, uid types.UID) []Share {
 	if inv == nil || inv.devices == nil {
 		return nil
 	}
+	// What cannot be read counts as nothing, as it does where devices are left out for it.
+	enforcement, _ := deviceinfo.DecodeShareEnforcement(inv.source.Annotations[deviceinfo.ShareEnforcementAnnotation])
+	onExceeded := pod.Annotations[deviceinfo.OnShareExceededAnnotation]
 	var shares []Share
 	for name, container := range reserved.Containers() {
 		parts, alone := map[string]map[string]int64{}, map[string]bool{}
@@ -52,7 +58,7 @@ func (c *Cache) Shares(nodeName string, uid types.UID) []Share {
 		}
 		for device, resources := range parts {
 			if !alone[device] {
-				shares = append(shares, Share{name, device, resources})
+				shares = append(shares, Share{name, device, resources, enforcement.Of(device, onExceeded)})
 			}
 		}
 	}

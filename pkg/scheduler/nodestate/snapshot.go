@@ -38,7 +38,7 @@ func (c *Cache) Snapshot(nodeInfo *framework.NodeInfo) Snapshot {
 		return s
 	}
 	s.inventory, s.reserved = s.node.inventory.Load(), s.node.reserved.Load()
-	if !c.covers(s.inventory, nodeInfo.Node()) || s.inventory.err != nil || !s.inventory.retryAt.IsZero() {
+	if !c.isCurrent(s.inventory, nodeInfo.Node()) || s.inventory.err != nil || !s.inventory.retryAt.IsZero() {
 		return s
 	}
 	s.Tainted = s.inventory.taints != nil

@@ -79,7 +79,7 @@ func (c *Cache) stateOf(ctx context.Context, nodeInfo fwk.NodeInfo, unmodified b
 // current returns what is known of the node, and its inventory as of this version of the Node or of
 // a newer one.
 func (c *Cache) current(ctx context.Context, source *v1.Node) (*node, *inventory, error) {
-	n, inv := c.covering(source)
+	n, inv := c.currentFor(source)
 	if n == nil {
 		inv = c.sync(ctx, source)
 		n = c.find(source.Name)

@@ -69,16 +69,17 @@ func readTaints(ctx context.Context, source *v1.Node) *tainting {
 }
 
 // bit returns the bit of a taint, of which there are no more than a word has.
-func (t *tainting) bit(of v1.Taint) int {
-	if i := slices.Index(t.kinds, of); i >= 0 {
+func (t *tainting) bit(taint v1.Taint) int {
+	if i := slices.Index(t.kinds, taint); i >= 0 {
 		return i
 	}
-	t.kinds = append(t.kinds, of)
+	t.kinds = append(t.kinds, taint)
 	return len(t.kinds) - 1
 }
 
-// on returns the taints of the device that has a resource, those of what it is part of included.
-func (t *tainting) on(path resource.Path) uint64 {
+// taintsOf returns the taints of the device that has a resource, those of what it is part of
+// included.
+func (t *tainting) taintsOf(path resource.Path) uint64 {
 	set := t.all
 	for device := range deviceinfo.DevicesOf(path) {
 		set |= t.byDevice[device]
@@ -90,7 +91,7 @@ func (t *tainting) on(path resource.Path) uint64 {
 func (t *tainting) withhold(allocatable sdk.ResourceList) {
 	for name, quantity := range allocatable {
 		path, err := resource.ParsePath(name)
-		if err != nil || t.on(path) == 0 {
+		if err != nil || t.taintsOf(path) == 0 {
 			continue
 		}
 		key := ownName(path)
@@ -106,23 +107,23 @@ func ownName(path resource.Path) string {
 	return deviceinfo.TaintedDevice(path.Device()) + "/" + path.Resource()
 }
 
-// of returns the taints for an inventory, as the plugins left it, and that inventory with nothing
-// of the tainted devices in it.
-func (t *tainting) of(
+// forInventory returns the taints for an inventory, as the plugins left it, and that inventory with
+// nothing of the tainted devices in it.
+func (t *tainting) forInventory(
 	ctx context.Context, schedulers *allocation.Set, devices *allocation.Inventory,
 ) (*taints, *allocation.Inventory, error) {
 	found := &taints{kinds: t.kinds, variants: cache.New[uint64, *allocation.Inventory](variantEntries)}
 	added := sdk.ResourceList{} // by a plugin, to a device that is tainted
 	for name, quantity := range devices.Allocatable() {
 		path, err := resource.ParsePath(name)
-		if err != nil || t.on(path) == 0 {
+		if err != nil || t.taintsOf(path) == 0 {
 			continue
 		}
 		if quantity > 0 {
 			added[name] = 0
 		}
 		quantity = max(quantity, t.quantities[ownName(path)])
-		found.withheld = append(found.withheld, withheld{path, quantity, t.on(path)})
+		found.withheld = append(found.withheld, withheld{path, quantity, t.taintsOf(path)})
 	}
 	slices.SortFunc(found.withheld, func(a, b withheld) int { return compareNames(a.path, b.path) })
 	if len(added) == 0 {

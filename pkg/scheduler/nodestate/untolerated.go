@@ -36,7 +36,7 @@ func (c *Cache) Untolerated(source *v1.Node, pod *v1.Pod) []TaintedDevices {
 	if !c.tainted.Load() {
 		return nil
 	}
-	_, inv := c.covering(source)
+	_, inv := c.currentFor(source)
 	if inv == nil || inv.taints == nil {
 		return nil
 	}
@@ -59,14 +59,14 @@ func (c *Cache) Untolerated(source *v1.Node, pod *v1.Pod) []TaintedDevices {
 	}
 	var all []TaintedDevices
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		of := TaintedDevices{Kind: kind, Count: len(kinds[kind].devices)}
+		tainted := TaintedDevices{Kind: kind, Count: len(kinds[kind].devices)}
 		for i := range inv.taints.kinds {
 			if kinds[kind].taints&(1<<i) != 0 {
-				of.Taints = append(of.Taints, inv.taints.kinds[i].ToString())
+				tainted.Taints = append(tainted.Taints, inv.taints.kinds[i].ToString())
 			}
 		}
-		slices.Sort(of.Taints)
-		all = append(all, of)
+		slices.Sort(tainted.Taints)
+		all = append(all, tainted)
 	}
 	return all
 }
@@ -85,17 +85,17 @@ const maxTaintsNamed = 3
 
 // TaintsText says that a pod does not get these devices, such that it follows on a number of nodes;
 // "" for none.
-func TaintsText(devices []TaintedDevices, words devicescheduler.Words) string {
+func TaintsText(devices []TaintedDevices, displayNames devicescheduler.Words) string {
 	if len(devices) == 0 {
 		return ""
 	}
 	count, thing := 0, devicescheduler.Noun{One: "device", Many: "devices"}
 	var taints []string
-	for _, of := range devices {
-		count += of.Count
-		taints = append(taints, of.Taints...)
+	for _, tainted := range devices {
+		count += tainted.Count
+		taints = append(taints, tainted.Taints...)
 	}
-	if noun, ok := words.Levels[devices[0].Kind]; ok && len(devices) == 1 {
+	if noun, ok := displayNames.Levels[devices[0].Kind]; ok && len(devices) == 1 {
 		thing = noun
 	}
 	what := thing.Many

@@ -69,7 +69,7 @@ func (c *Cache) Vacancy(
 	if !ok || own.reported != nil {
 		return nil, errHoldsNothing
 	}
-	held := own.On(mine).Pod
+	held := own.ByNamesOf(mine).Pod
 	rest := *held
 	rest.RunningContainers = maps.Clone(rest.RunningContainers)
 	delete(rest.RunningContainers, container)

@@ -38,7 +38,7 @@ type View struct {
 //
 // It is for the pod. Only that for pods that tolerate no taint and choose no devices is cached.
 func (c *Cache) Estimate(source *v1.Node, pods []*v1.Pod, pod *v1.Pod) (*allocation.Node, error) {
-	n, inv := c.covering(source)
+	n, inv := c.currentFor(source)
 	switch {
 	case n == nil:
 		return nil, nil
@@ -97,7 +97,7 @@ func (c *Cache) View(ctx context.Context, source *v1.Node, pods []*v1.Pod) (*Vie
 	}
 	ordered := inOrder(all)
 	for i, holder := range ordered {
-		ordered[i] = holder.On(inv.devices)
+		ordered[i] = holder.ByNamesOf(inv.devices)
 	}
 	view := &View{all: ordered, Bound: bound, inventory: inv}
 	view.Holders = slices.DeleteFunc(slices.Clone(ordered), func(h *allocation.Holder) bool {

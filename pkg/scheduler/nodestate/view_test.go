@@ -92,7 +92,7 @@ func TestAnEstimateReadsLittleAtATime(t *testing.T) {
 }
 
 // An estimate calls no plugin, not even for an inventory that it does not know.
-func TestAnEstimateOfAnInventoryThatIsNotKnownIsNone(t *testing.T) {
+func TestAnUnknownInventoryHasNoEstimate(t *testing.T) {
 	f := newFixture(t)
 	node := f.node("n", "u", "A")
 	newer := node.DeepCopy()

@@ -104,7 +104,7 @@ func (p *Plugin) beginProbing(call *Call) (nodes []Probe, err error) {
 	case p.Clock.Now().Before(q.until):
 		return nil, p.refuse(OutcomeQuarantined, q.text, q.until)
 	}
-	nodes = p.health.others(call.Subject.Node)
+	nodes = p.health.otherNodes(call.Subject.Node)
 	if own := call.Subject.Probe; own != nil {
 		nodes = slices.Insert(nodes, 0, own)
 	}
@@ -129,7 +129,7 @@ func (p *Plugin) endNode(ctx context.Context, call *Call) {
 	if answers(probed) {
 		delete(p.health.backOffs, blamed)
 	} else {
-		p.health.hold(probed, p.health.backOffs.add(blamed, call.Subject.Node, found.text, p.Clock.Now()))
+		p.health.extendBackOff(probed, p.health.backOffs.add(blamed, call.Subject.Node, found.text, p.Clock.Now()))
 	}
 	p.publish()
 }

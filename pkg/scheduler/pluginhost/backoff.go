@@ -46,12 +46,12 @@ type backOffs map[culprit]*backOff
 func (b *backOff) lasts(now time.Time) bool { return b.overdue > 0 || now.Before(b.until) }
 
 // find returns the back-off that keeps the plugin from a culprit on a node, or nil.
-func (b backOffs) find(of culprit, node string, now time.Time) *backOff {
-	found := b[of]
+func (b backOffs) find(blamed culprit, node string, now time.Time) *backOff {
+	found := b[blamed]
 	if found == nil || !found.lasts(now) {
 		return nil
 	}
-	if of.blamed == BlamedRequest && len(found.nodes) < maxNodes && !slices.Contains(found.nodes, node) {
+	if blamed.blamed == BlamedRequest && len(found.nodes) < maxNodes && !slices.Contains(found.nodes, node) {
 		return nil
 	}
 	return found

@@ -29,12 +29,12 @@ type Call struct {
 type Subject struct {
 	// Node is the name of the node that the plugin is called for, "" for none.
 	Node string
-	// Request is what a pod requests, in a call that asks whether the node can serve it. Then there
-	// is a Probe of the node.
+	// Request is what a pod requests, in a call that queries whether the node can serve it. Then
+	// there is a Probe of the node.
 	Request Request
 	Probe   Probe
 	// Holders are the pods that hold devices of the node, in a call that is about these: see
-	// Call.About.
+	// Call.SetHolder.
 	Holders []Holder
 }
 
@@ -53,13 +53,13 @@ type Holder struct{ UID, Pod string }
 type Probe interface {
 	// NodeName is the node's name.
 	NodeName() string
-	// Ask makes the call. It returns an error that the plugin returns, which is an answer, too.
-	Ask() error
+	// Query makes the call. It returns an error that the plugin returns, which is an answer, too.
+	Query() error
 }
 
-// About says that the plugin is called for the holder of this index from now on. It may be called
-// from the call itself.
-func (c *Call) About(holder int) { c.holder.Store(int64(holder)) }
+// SetHolder says that the plugin is called for the holder of this index from now on. It may be
+// called from the call itself.
+func (c *Call) SetHolder(holder int) { c.holder.Store(int64(holder)) }
 
 // culprit is what a failed call is blamed on.
 type culprit struct {

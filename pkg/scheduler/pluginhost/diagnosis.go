@@ -30,7 +30,7 @@ func (p *Plugin) diagnoseFailure(ctx context.Context, call *Call) error {
 	}
 	if found := p.health.backOff(call, now); found != nil { // a call at the same time has failed in the same way
 		defer p.mu.Unlock()
-		p.health.hold(call, found)
+		p.health.extendBackOff(call, found)
 		return p.refuse(outcome, found.text, found.until)
 	}
 	p.mu.Unlock()
@@ -67,7 +67,7 @@ func (p *Plugin) diagnose(ctx context.Context, call *Call) culprit {
 		blamed, failed = culprit{BlamedNode, node}, true
 	}
 	p.mu.Lock()
-	others := p.health.others(node)
+	others := p.health.otherNodes(node)
 	p.mu.Unlock()
 	for _, other := range others {
 		switch probed := p.probe(ctx, other); {
@@ -117,7 +117,7 @@ func (p *Plugin) probe(ctx context.Context, probe Probe) *Call {
 	call := &Call{Method: methodProbe, Subject: Subject{Node: probe.NodeName()}}
 	_, call.failed = plugincall.Do(ctx, p.caller, plugincall.Call{
 		Method: methodProbe, Timeout: CallTimeout, Returned: func(took time.Duration) { p.returned(call, took) },
-	}, func() (struct{}, error) { return struct{}{}, probe.Ask() })
+	}, func() (struct{}, error) { return struct{}{}, probe.Query() })
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if answers(call) {

@@ -56,11 +56,11 @@ func newFixture(t *testing.T) *fixture {
 func (f *fixture) Called(string, string, Outcome, time.Duration) { f.note() }
 
 // Blamed notes what a failed call is blamed on.
-func (f *fixture) Blamed(_ string, on Blamed) {
+func (f *fixture) Blamed(_ string, blamed Blamed) {
 	f.note()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.blamed = append(f.blamed, on)
+	f.blamed = append(f.blamed, blamed)
 }
 
 // Quarantined notes the plugin's state, which it must agree with.
@@ -135,7 +135,7 @@ type probe struct {
 }
 
 func (p probe) NodeName() string { return p.node }
-func (p probe) Ask() error       { p.f.enter(p.node, plain); return nil }
+func (p probe) Query() error     { p.f.enter(p.node, plain); return nil }
 
 // fit calls the plugin for a request on a node. When the call hangs, its time limit passes.
 func (f *fixture) fit(node, of string) error {

@@ -90,7 +90,7 @@ func (h *health) served(call *Call) (ended bool) {
 func (h *health) failed(call *Call, blamed culprit, text string, now time.Time) (until time.Time) {
 	switch {
 	case blamed.blamed == BlamedPlugin:
-		h.extend(text, now)
+		h.extendQuarantine(text, now)
 		return h.quarantine.until
 	case blamed.blamed == BlamedNothing:
 		return now.Add(firstBackOff)
@@ -98,13 +98,13 @@ func (h *health) failed(call *Call, blamed culprit, text string, now time.Time) 
 		return now.Add(AddNodeInterval) // the caller waits by itself
 	default:
 		found := h.backOffs.add(blamed, call.Subject.Node, text, now)
-		h.hold(call, found)
+		h.extendBackOff(call, found)
 		return found.until
 	}
 }
 
-// hold makes a back-off last until the call has returned, if it hangs.
-func (h *health) hold(call *Call, found *backOff) {
+// extendBackOff makes a back-off last until the call has returned, if it hangs.
+func (h *health) extendBackOff(call *Call, found *backOff) {
 	if plugincall.OutcomeOf(call.failed) == plugincall.TimedOut && !call.returned && call.hangs == nil {
 		call.hangs = found
 		found.overdue++
@@ -122,8 +122,8 @@ func (h *health) returned(call *Call, took time.Duration, now time.Time) {
 	}
 }
 
-// extend begins a quarantine, or makes it longer.
-func (h *health) extend(text string, now time.Time) {
+// extendQuarantine begins a quarantine, or makes it longer.
+func (h *health) extendQuarantine(text string, now time.Time) {
 	length := doubled(h.quarantine.length)
 	h.quarantine = quarantine{text: text, length: length, until: now.Add(length)}
 }
@@ -134,7 +134,7 @@ func (h *health) endProbing(answered bool, now time.Time) quarantine {
 	if answered {
 		h.quarantine = quarantine{}
 	} else {
-		h.extend(h.quarantine.text, now)
+		h.extendQuarantine(h.quarantine.text, now)
 	}
 	return h.quarantine
 }
@@ -157,8 +157,8 @@ func (h *health) forget(node string) {
 	}
 }
 
-// others returns the nodes but this one for which the plugin answered last.
-func (h *health) others(node string) []Probe {
+// otherNodes returns the nodes but this one for which the plugin answered last.
+func (h *health) otherNodes(node string) []Probe {
 	return slices.DeleteFunc(slices.Clone(h.answered[:]), func(probe Probe) bool {
 		return probe == nil || probe.NodeName() == node
 	})

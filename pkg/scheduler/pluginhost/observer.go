@@ -61,7 +61,7 @@ func (o *Observer) report(ctx context.Context, method, nodeName, uid string, fn 
 		return struct{}{}, nil
 	})
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "A device scheduler did not take the report of a pod", logkey.Plugin,
+		klog.FromContext(ctx).Error(err, "A device scheduler rejected the report of a pod", logkey.Plugin,
 			o.plugin.Name, logkey.Method, method, logkey.PodUID, uid, logkey.Node, klog.KRef("", nodeName))
 	}
 	return err == nil

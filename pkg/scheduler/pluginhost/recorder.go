@@ -15,7 +15,7 @@ type Outcome = plugincall.Outcome
 
 const (
 	// OutcomeQuarantined says that the plugin was not called, because it is quarantined.
-	OutcomeQuarantined Outcome = "set_aside"
+	OutcomeQuarantined Outcome = "quarantined"
 	// OutcomeBackOff says that the plugin was not called, because of an earlier failure for the
 	// same request, node or holder.
 	OutcomeBackOff Outcome = "back_off"
@@ -48,7 +48,7 @@ type Recorder interface {
 	// call of PodFitsDevice for a plain request of the scheduler's own.
 	Called(plugin, method string, outcome Outcome, took time.Duration)
 	// Blamed reports what a failed call is blamed on.
-	Blamed(plugin string, on Blamed)
+	Blamed(plugin string, blamed Blamed)
 	// Quarantined reports whether the plugin is called at all, see State.Calls. It is called for
 	// every plugin at the start, and for each change.
 	Quarantined(plugin string, quarantined bool)

@@ -190,7 +190,7 @@ func TestTheHolderThatThePluginFailedForIsToBlame(t *testing.T) {
 			Node: "a", Holders: []Holder{{"1", "good"}, {"2", "evil"}},
 		}}
 		_, err := Do(t.Context(), f.Plugin, call, func() (struct{}, error) {
-			call.About(1)
+			call.SetHolder(1)
 			panic("ouch")
 		})
 		return err

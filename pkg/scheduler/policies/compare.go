@@ -75,7 +75,7 @@ func comparePolicy(shipped guard, got content) (problems []problem, customized [
 	if apiequality.Semantic.DeepEqual(want, got) {
 		return nil, customized
 	}
-	if got.released(shipped.policy.Name) {
+	if got.isReleased(shipped.policy.Name) {
 		return []problem{{Outdated, "it belongs to another release"}}, customized
 	}
 	add := func(reason Reason, format string, args ...any) {

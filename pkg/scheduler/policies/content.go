@@ -85,7 +85,7 @@ func (c content) digest() string {
 //go:embed releases.txt
 var releases string
 
-// released reports whether a release had this content for the policy of that name.
-func (c content) released(name string) bool {
+// isReleased reports whether a release had this content for the policy of that name.
+func (c content) isReleased(name string) bool {
 	return slices.Contains(strings.Split(releases, "\n"), name+" "+c.digest())
 }

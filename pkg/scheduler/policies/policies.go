@@ -56,7 +56,7 @@ func Watch(ctx context.Context, client kubernetes.Interface) {
 		report, err := Check(ctx, client)
 		if err != nil {
 			if ctx.Err() == nil { // a test reads the shipped policies
-				klog.FromContext(ctx).Error(err, "The admission policies are not checked")
+				klog.FromContext(ctx).Error(err, "Cannot check the admission policies")
 			}
 			return
 		}

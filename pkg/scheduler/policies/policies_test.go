@@ -86,7 +86,7 @@ func TestSchedulerRoleMayReadEveryPolicy(t *testing.T) {
 func TestReleasesListsEveryPolicyContent(t *testing.T) {
 	for _, g := range guards(t) {
 		c := contentOf(g.policy)
-		if c.released(g.policy.Name) {
+		if c.isReleased(g.policy.Name) {
 			continue
 		}
 		if !*update {

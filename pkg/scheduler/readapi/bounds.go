@@ -22,10 +22,10 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/cache"
 )
 
-// Limits for readers. docs/scheduler-api.md has the same numbers.
+// Limits for readers. docs/reference/scheduler-api.md has the same numbers.
 const (
-	// maxAtOnce is how many answers are made at a time: they call plugins, as scheduling does.
-	maxAtOnce = 4
+	// maxConcurrent is how many answers are made at a time: they call plugins, as scheduling does.
+	maxConcurrent = 4
 	// maxInFlight is how many requests may be in flight, from their first byte to the last byte of
 	// their answer: each takes memory. maxOfUser is how many of them one user may have.
 	maxInFlight, maxOfUser = 16, 3
@@ -38,10 +38,10 @@ const (
 	maxRequest = 1 << 20
 	maxPage    = 4 << 20
 	maxAnswer  = 16 << 20
-	// answerTime is the timeout of making an answer.
-	answerTime = 30 * time.Second
-	// transferTime is the timeout of receiving a request's body, and of sending its answer.
-	transferTime = 30 * time.Second
+	// answerTimeout is the timeout of making an answer.
+	answerTimeout = 30 * time.Second
+	// transferTimeout is the timeout of receiving a request's body, and of sending its answer.
+	transferTimeout = 30 * time.Second
 	// retryAfterSeconds is the time after which a rejected client may retry.
 	retryAfterSeconds = 1
 )
@@ -58,7 +58,7 @@ type bounds struct {
 
 func newBounds() *bounds {
 	return &bounds{
-		answering: make(chan struct{}, maxAtOnce), inFlight: map[string]int{},
+		answering: make(chan struct{}, maxConcurrent), inFlight: map[string]int{},
 		users: cache.New[string, flowcontrol.RateLimiter](maxUsers),
 	}
 }
@@ -70,7 +70,7 @@ func (b *bounds) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// Servers support deadlines, the recorders of tests do not.
 		connection := http.NewResponseController(w)
-		_ = connection.SetReadDeadline(time.Now().Add(transferTime))
+		_ = connection.SetReadDeadline(time.Now().Add(transferTimeout))
 		leave, refused := b.enter(userOf(r))
 		if refused != nil {
 			fail(w, refused)
@@ -88,7 +88,7 @@ func (b *bounds) limit(next http.Handler) http.Handler {
 			fail(w, refused)
 			return
 		}
-		_ = connection.SetWriteDeadline(time.Now().Add(transferTime))
+		_ = connection.SetWriteDeadline(time.Now().Add(transferTimeout))
 		answer.writeTo(w)
 	})
 }
@@ -153,7 +153,7 @@ func receive(w http.ResponseWriter, r *http.Request) ([]byte, *apierrors.StatusE
 		return nil, tooLarge()
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, problem(http.StatusRequestTimeout, metav1.StatusReasonTimeout,
-			"the request's body did not arrive within %v", transferTime)
+			"the request's body did not arrive within %v", transferTimeout)
 	case err != nil:
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("read the request's body: %v", err))
 	}
@@ -172,9 +172,9 @@ func (b *bounds) answer(
 	case b.answering <- struct{}{}:
 		defer func() { <-b.answering }()
 	default:
-		return nil, tooMany("the scheduler answers %d requests at a time", maxAtOnce)
+		return nil, tooMany("the scheduler answers %d requests at a time", maxConcurrent)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
 	defer cancel()
 	r = r.WithContext(ctx)
 	r.Body = io.NopCloser(bytes.NewReader(body))

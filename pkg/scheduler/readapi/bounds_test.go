@@ -69,7 +69,7 @@ func TestSlowConnectionsDoNotBlockOthers(t *testing.T) {
 				Source: two, Self: me(self), Placement: placement,
 			})))
 			t.Cleanup(server.Close)
-			for i := range 2 * maxAtOnce {
+			for i := range 2 * maxConcurrent {
 				connection, err := net.Dial("tcp", server.Listener.Addr().String())
 				if err != nil {
 					t.Fatal(err)
@@ -145,8 +145,8 @@ func TestStalledRequestTimesOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer response.Body.Close()
-		if took := time.Since(began); response.StatusCode != http.StatusRequestTimeout || took != transferTime {
-			t.Errorf("status %d after %v, want 408 after %v", response.StatusCode, took, transferTime)
+		if took := time.Since(began); response.StatusCode != http.StatusRequestTimeout || took != transferTimeout {
+			t.Errorf("status %d after %v, want 408 after %v", response.StatusCode, took, transferTimeout)
 		}
 		synctest.Wait()
 		if n := b.requests(); n != 0 {
@@ -165,7 +165,7 @@ func TestUnreadAnswerTimesOut(t *testing.T) {
 		if n := b.requests(); n != 1 {
 			t.Errorf("%d requests are in flight before the time is over, want 1", n)
 		}
-		time.Sleep(transferTime)
+		time.Sleep(transferTimeout)
 		synctest.Wait()
 		if n := b.requests(); n != 0 {
 			t.Errorf("%d requests are in flight", n)
@@ -178,7 +178,7 @@ func TestUnreadAnswerTimesOut(t *testing.T) {
 
 // A connection serves several requests. A slow one takes no time from the next.
 func TestAnswersASlowConnectionWithinItsTime(t *testing.T) {
-	const long = transferTime - time.Second
+	const long = transferTimeout - time.Second
 	synctest.Test(t, func(t *testing.T) {
 		_, connection := connect(t, func(w http.ResponseWriter, r *http.Request) {
 			time.Sleep(long)
@@ -204,7 +204,7 @@ func TestAnswersASlowConnectionWithinItsTime(t *testing.T) {
 			if err != nil || response.StatusCode != http.StatusOK || string(text) != "{}" {
 				t.Errorf("request %d: status %d, %q, %v", i, response.StatusCode, text, err)
 			}
-			time.Sleep(2 * transferTime)
+			time.Sleep(2 * transferTimeout)
 		}
 	})
 }

@@ -55,25 +55,25 @@ func (c *Cluster) Nodes(ctx context.Context, name, start string, yield func(sche
 			shown.Problem = err.Error()
 			return yield(shown)
 		}
-		shown.Devices = devices(view, c.namespaces(view, pods))
+		shown.Devices = devices(view, node, c.holders(view, pods))
 		addTaints(shown.Devices, node)
 		addAttributes(shown.Devices, node)
 		return yield(shown)
 	})
 }
 
-// namespaces returns the namespaces of a node's holders, by UID. pods has the bound pods only.
-func (c *Cluster) namespaces(view *nodestate.View, pods []*v1.Pod) map[types.UID]string {
-	found := make(map[types.UID]string, len(pods))
+// holders returns the pods that hold devices of a node, by UID. pods has the bound pods only.
+func (c *Cluster) holders(view *nodestate.View, pods []*v1.Pod) map[types.UID]*v1.Pod {
+	found := make(map[types.UID]*v1.Pod, len(pods))
 	for _, pod := range pods {
-		found[pod.UID] = pod.Namespace
+		found[pod.UID] = pod
 	}
 	if len(view.Holders) == len(view.Bound) {
 		return found
 	}
 	if all, err := c.PodLister.List(labels.Everything()); err == nil {
 		for _, pod := range all {
-			found[pod.UID] = pod.Namespace
+			found[pod.UID] = pod
 		}
 	}
 	return found
@@ -236,12 +236,15 @@ func (c *Cluster) verdict(
 	}
 	reason := strings.Join(found.Reasons, ", ")
 	if found.Shortage != nil {
-		reason = strings.TrimPrefix(found.Shortage.Text(c.Schedulers.Words()), "have ")
+		reason = strings.TrimPrefix(found.Shortage.Text(c.Schedulers.DisplayNames()), "have ")
 	}
-	if with, err := c.Schedulers.Fit(ctx, view.Devices, request); err == nil && with.Fits {
-		if text := nodestate.TaintsText(c.States.Untolerated(node, pod), c.Schedulers.Words()); text != "" {
+	if verdict, err := c.Schedulers.Fit(ctx, view.Devices, request); err == nil && verdict.Fits {
+		if text := nodestate.TaintsText(c.States.Untolerated(node, pod), c.Schedulers.DisplayNames()); text != "" {
 			reason += ", " + strings.TrimPrefix(text, "have ")
 		}
+	}
+	if text := c.States.UnhealthyText(ctx, node, request); text != "" {
+		reason += ", " + strings.TrimPrefix(text, "have ")
 	}
 	return schedulerapi.Verdict{Node: node.Name, Preemptible: !found.Unresolvable, Reason: reason}
 }
@@ -278,8 +281,10 @@ func (c *Cluster) eachNode(ctx context.Context, name, start string, f func(*v1.N
 	return nil
 }
 
-// devices returns the devices of a node with their holders, by path. namespaces are those of pods.
-func devices(view *nodestate.View, namespaces map[types.UID]string) []schedulerapi.Device {
+// devices returns the devices of a node with their holders, by path. pods has these.
+func devices(view *nodestate.View, node *v1.Node, pods map[types.UID]*v1.Pod) []schedulerapi.Device {
+	// What cannot be read counts as nothing, as it does where pods are placed.
+	enforcement, _ := deviceinfo.DecodeShareEnforcement(node.Annotations[deviceinfo.ShareEnforcementAnnotation])
 	found := map[string]*schedulerapi.Device{}
 	healthy := map[deviceID]bool{}
 	for _, entry := range view.Devices.Resources() {
@@ -293,7 +298,7 @@ func devices(view *nodestate.View, namespaces map[types.UID]string) []schedulera
 		} else {
 			device.Resources = append(device.Resources, schedulerapi.Resource{
 				Name: path.Resource(), Allocatable: entry.Allocatable, Used: entry.Used,
-				Holders: holders(view, entry.Name, namespaces),
+				Holders: holders(view, path, entry.Allocatable, enforcement, pods),
 			})
 		}
 		if entry.Allocatable > 0 {
@@ -368,17 +373,31 @@ func addAttributes(shown []schedulerapi.Device, node *v1.Node) {
 	}
 }
 
-// holders returns the holders of a resource.
+// shared is the resource of a device of which pods have shares.
+const shared = "memory"
+
+// holders returns the holders of a resource, of which so much is allocatable.
 func holders(
-	view *nodestate.View, name sdk.ResourceName, namespaces map[types.UID]string,
+	view *nodestate.View, of resource.Path, allocatable int64, enforcement deviceinfo.ShareEnforcement,
+	pods map[types.UID]*v1.Pod,
 ) (shown []schedulerapi.Holder) {
+	name := of.Name()
 	for _, holder := range view.Holders {
 		if quantity := holder.Holds(name); quantity > 0 {
 			uid := types.UID(holder.UID)
-			shown = append(shown, schedulerapi.Holder{
-				Namespace: namespaces[uid], Pod: holder.Pod.Name, UID: holder.UID, Quantity: quantity,
-				Reserved: !view.Bound[uid],
-			})
+			h := schedulerapi.Holder{
+				Pod: holder.Pod.Name, UID: holder.UID, Quantity: quantity, Reserved: !view.Bound[uid],
+			}
+			onExceeded := ""
+			if pod := pods[uid]; pod != nil {
+				h.Namespace, onExceeded = pod.Namespace, pod.Annotations[deviceinfo.OnShareExceededAnnotation]
+			}
+			// Of an unhealthy device nothing is allocatable, and how much it has is not known here.
+			h.Enforcement = string(deviceinfo.EnforcedByHardware)
+			if quantity < allocatable || allocatable == 0 && of.Resource() == shared {
+				h.Enforcement = string(enforcement.Of(of.Device(), onExceeded))
+			}
+			shown = append(shown, h)
 		}
 	}
 	return shown

@@ -71,20 +71,20 @@ func NewHandler(options Options) http.Handler {
 		fail(w, problem(http.StatusNotFound, metav1.StatusReasonNotFound, "there is no %s; %s describes the API",
 			r.URL.Path, schedulerapi.OpenAPIPath))
 	})
-	mux.Handle(schedulerapi.ServerPath, only(http.MethodGet, h.server))
-	mux.Handle(schedulerapi.NodesPath, only(http.MethodGet, h.nodes))
-	mux.Handle(schedulerapi.PodsPath, only(http.MethodGet, h.pods))
-	mux.Handle(schedulerapi.OpenAPIPath, only(http.MethodGet, h.openAPI))
+	mux.Handle(schedulerapi.ServerPath, onlyMethod(http.MethodGet, h.server))
+	mux.Handle(schedulerapi.NodesPath, onlyMethod(http.MethodGet, h.nodes))
+	mux.Handle(schedulerapi.PodsPath, onlyMethod(http.MethodGet, h.pods))
+	mux.Handle(schedulerapi.OpenAPIPath, onlyMethod(http.MethodGet, h.openAPI))
 	for _, path := range []string{schedulerapi.WhyPath, schedulerapi.FitPath, schedulerapi.WhatIfPath} {
-		mux.Handle(path, only(http.MethodPost, h.placement))
+		mux.Handle(path, onlyMethod(http.MethodPost, h.placement))
 	}
 	return newBounds().limit(mux)
 }
 
 type handler struct{ Options }
 
-// only answers with 405 to requests of another method.
-func only(method string, f http.HandlerFunc) http.Handler {
+// onlyMethod answers with 405 to requests of another method.
+func onlyMethod(method string, f http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != method {
 			w.Header().Set("Allow", method)
@@ -109,15 +109,15 @@ func (h *handler) placement(w http.ResponseWriter, r *http.Request) {
 			"this scheduler does not answer questions about placement, such as %s", r.URL.Path))
 		return
 	}
-	if err := h.complete(); err != nil {
+	if err := h.errIncomplete(); err != nil {
 		fail(w, err)
 		return
 	}
 	h.Options.Placement.ServeHTTP(w, r)
 }
 
-// complete returns an error until the scheduler knows all of the cluster.
-func (h *handler) complete() *apierrors.StatusError {
+// errIncomplete returns an error until the scheduler knows all of the cluster.
+func (h *handler) errIncomplete() *apierrors.StatusError {
 	if !h.Self.Server().CompleteSince.IsZero() {
 		return nil
 	}
@@ -129,7 +129,7 @@ func (h *handler) complete() *apierrors.StatusError {
 func (h *handler) nodes(w http.ResponseWriter, r *http.Request) {
 	query, limit, err := parse(r, schedulerapi.NameParameter)
 	if err == nil {
-		err = h.complete()
+		err = h.errIncomplete()
 	}
 	if err != nil {
 		fail(w, err)
@@ -154,7 +154,7 @@ func (h *handler) pods(w http.ResponseWriter, r *http.Request) {
 			schedulerapi.NameParameter, wanted.Name, schedulerapi.NamespaceParameter))
 	}
 	if err == nil {
-		err = h.complete()
+		err = h.errIncomplete()
 	}
 	if err != nil {
 		fail(w, err)
@@ -226,7 +226,7 @@ func (p *page) write(w http.ResponseWriter, failed error, name, kind string) {
 	switch {
 	case errors.Is(failed, context.DeadlineExceeded):
 		fail(w, apierrors.NewTimeoutError(fmt.Sprintf("the answer takes longer than %v; request less at a time, with "+
-			"the parameter %q", answerTime, schedulerapi.LimitParameter), retryAfterSeconds))
+			"the parameter %q", answerTimeout, schedulerapi.LimitParameter), retryAfterSeconds))
 	case failed != nil:
 		fail(w, apierrors.NewInternalError(failed))
 	case name != "" && len(p.Items) == 0:

@@ -207,7 +207,7 @@ func TestLimitsConcurrentAnswers(t *testing.T) {
 	slow.wait = make(chan struct{})
 	handler := newTestHandler(slow)
 	answers := make(chan int)
-	for i := range maxAtOnce + 1 {
+	for i := range maxConcurrent + 1 {
 		go func() {
 			answers <- call(t, handler, fmt.Sprint(i), http.MethodGet, schedulerapi.NodesPath, "").Code
 		}()
@@ -216,7 +216,7 @@ func TestLimitsConcurrentAnswers(t *testing.T) {
 		t.Errorf("one too many gets status %d", code)
 	}
 	close(slow.wait)
-	for range maxAtOnce {
+	for range maxConcurrent {
 		if code := <-answers; code != http.StatusOK {
 			t.Errorf("one of those that fit gets status %d", code)
 		}

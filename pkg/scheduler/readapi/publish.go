@@ -27,8 +27,8 @@ import (
 const (
 	// publishInterval is how often the publisher checks for changes.
 	publishInterval = 2 * time.Second
-	// withdrawTime is the timeout of withdrawing the Lease at the end.
-	withdrawTime = 2 * time.Second
+	// withdrawTimeout is the timeout of withdrawing the Lease at the end.
+	withdrawTimeout = 2 * time.Second
 	// abandonedAfter is the age at which the publisher deletes a Lease that another scheduler
 	// stopped renewing.
 	abandonedAfter = time.Hour
@@ -133,7 +133,7 @@ func (p *publisher) publish(ctx context.Context) error {
 
 // withdraw deletes the lease. If that fails, the lease expires.
 func (p *publisher) withdraw(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 	defer cancel()
 	_ = p.leases.Delete(ctx, p.name, metav1.DeleteOptions{}) // it expires
 }

@@ -35,7 +35,8 @@ import (
 const shutdownTimeout = 5 * time.Second
 
 // Server serves the API on a secure port of its own: upstream builds the handler of --secure-port
-// without a hook; docs/design/scheduler-api.md describes the alternatives. All other flags of
+// without a hook; docs/contributing/design/scheduler-api.md describes the alternatives. All other
+// flags of
 // --secure-port apply to it too: the address, the certificates, authentication and authorization.
 type Server struct {
 	options *options.Options // only the sections about serving are used
@@ -53,20 +54,20 @@ func (s *Server) Follow(upstream *pflag.FlagSet) {
 	for _, section := range []string{"secure serving", "authentication", "authorization"} {
 		s.options.Flags.FlagSet(section).VisitAll(func(own *pflag.Flag) {
 			if flag := upstream.Lookup(own.Name); flag != nil && own.Name != "secure-port" {
-				flag.Value = both{flag.Value, own.Value}
+				flag.Value = pairedValue{flag.Value, own.Value}
 			}
 		})
 	}
 }
 
-// both is a flag's value that sets another value too.
-type both struct {
+// pairedValue is a flag's value that sets another value too.
+type pairedValue struct {
 	pflag.Value
 	also pflag.Value
 }
 
 // Set sets both values.
-func (b both) Set(value string) error {
+func (b pairedValue) Set(value string) error {
 	if err := b.Value.Set(value); err != nil {
 		return err
 	}
@@ -127,11 +128,11 @@ func (s *Server) serve(run func(func(context.Context)), parts Parts) error {
 	if err := o.Authorization.ApplyTo(&authorization); err != nil {
 		return err
 	}
-	who, err := s.identify(parts)
+	client, err := s.identify(parts)
 	if err != nil {
 		return err
 	}
-	api := NewHandler(Options{Source: parts.Source, Placement: parts.Placement, Self: who})
+	api := NewHandler(Options{Source: parts.Source, Placement: parts.Placement, Self: client})
 	stop := make(chan struct{})
 	stopped, closed, err := serving.Serve(guard(api, authentication, authorization), shutdownTimeout, stop)
 	if err != nil {
@@ -144,10 +145,10 @@ func (s *Server) serve(run func(func(context.Context)), parts Parts) error {
 		<-closed
 		<-stopped
 	})
-	run(func(ctx context.Context) { who.awaitComplete(ctx, parts.Informers) })
+	run(func(ctx context.Context) { client.awaitComplete(ctx, parts.Informers) })
 	publisher := &publisher{
-		leases: parts.Client.CoordinationV1().Leases(schedulerapi.Namespace), name: who.name, self: who,
-		certificate: serving.Cert, clock: who.clock,
+		leases: parts.Client.CoordinationV1().Leases(schedulerapi.Namespace), name: client.name, self: client,
+		certificate: serving.Cert, clock: client.clock,
 	}
 	run(publisher.run)
 	return nil
@@ -216,10 +217,12 @@ func (i *identity) address() schedulerapi.Address {
 	return a
 }
 
-// pod returns the pod of this process, if there is one.
+// pod returns the pod of this process, if there is one. As long as not all pods are known, one that
+// the environment names is.
 func (i *identity) pod() (namespace, name string) {
 	namespace, name = schedulerapi.OwnPod(i.host)
-	if _, err := i.pods.Pods(namespace).Get(name); apierrors.IsNotFound(err) {
+	isNamed := i.CompleteSince().IsZero() && os.Getenv(schedulerapi.PodNameVariable) != ""
+	if _, err := i.pods.Pods(namespace).Get(name); apierrors.IsNotFound(err) && !isNamed {
 		return "", ""
 	}
 	return namespace, name

@@ -72,7 +72,7 @@ func (y *cycle) begin() {
 			continue
 		case s.state != e.Devices:
 			dropped[e.change]++
-		case s.verdict.Cut:
+		case s.verdict.LimitHit:
 			dropped[stepLimit]++
 		case e.Tainted && e.DiffersFor(y.tolerations):
 			dropped[otherTolerations]++

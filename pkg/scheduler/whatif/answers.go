@@ -102,7 +102,7 @@ func (e *Engine) answer(ctx context.Context, within int64, question func(*budget
 		worked := time.Since(b.began)
 		go func() { // the answer does not wait for the rest
 			defer end()
-			e.rest(worked)
+			e.throttle(worked)
 		}()
 	}()
 	err = question(b)

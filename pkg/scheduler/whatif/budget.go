@@ -12,11 +12,11 @@ import (
 const (
 	// maxSteps is how often one question may try a node.
 	maxSteps = 1_000_000
-	// stretch is how long a question works before it rests.
-	stretch = time.Millisecond
-	// idleRest is how long it then rests, in units of its work. busyRest is how long it rests after
-	// that while the scheduler schedules pods, in busyRests parts.
-	idleRest, busyRest, busyRests = 1, 100, 10
+	// workSlice is how long a question works before it rests.
+	workSlice = time.Millisecond
+	// idleFactor is how long it then rests, in units of its work. busyFactor is how long it rests
+	// after that while the scheduler schedules pods, in busyPauses parts.
+	idleFactor, busyFactor, busyPauses = 1, 100, 10
 )
 
 // errOver says that the time or the steps of a question are used up.
@@ -34,8 +34,8 @@ type budget struct {
 // step accounts for one trial of a node; the caller calls it before. It rests when it is time.
 func (b *budget) step() error {
 	b.steps++
-	if now := time.Now(); now.Sub(b.began) >= stretch {
-		b.engine.rest(now.Sub(b.began))
+	if now := time.Now(); now.Sub(b.began) >= workSlice {
+		b.engine.throttle(now.Sub(b.began))
 		b.began = time.Now()
 	}
 	switch {

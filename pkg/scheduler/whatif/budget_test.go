@@ -19,7 +19,7 @@ func TestQuestionRestsLongerWhilePodsAreScheduled(t *testing.T) {
 	f.engine.clock = sleeps(func(d time.Duration) { slept += d; onSleep(slept) })
 	rests := func() time.Duration {
 		slept = 0
-		f.engine.rest(time.Millisecond)
+		f.engine.throttle(time.Millisecond)
 		return slept
 	}
 	if got := rests(); got != time.Millisecond {

@@ -28,7 +28,10 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
 
+	"github.com/kubedevice/kubedevice/pkg/scheduler/claims"
+	kubedeviceconfig "github.com/kubedevice/kubedevice/pkg/scheduler/config"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/ledger"
 )
 
 // Profiles has the scheduler's configuration.
@@ -73,12 +76,12 @@ func New(ctx context.Context, shared *frameworkplugin.Shared, handle fwk.Handle,
 	}
 }
 
-// rest sleeps after this much work. Questions take a hundredth of one core while the scheduler
+// throttle sleeps after this much work. Questions take a hundredth of one core while the scheduler
 // schedules pods, and half of it otherwise. A rest ends early when no pod is left to schedule.
-func (e *Engine) rest(worked time.Duration) {
-	e.clock.Sleep(idleRest * worked)
-	for part := 0; part < busyRests && e.shared.Scheduling(); part++ {
-		e.clock.Sleep(busyRest / busyRests * worked)
+func (e *Engine) throttle(worked time.Duration) {
+	e.clock.Sleep(idleFactor * worked)
+	for part := 0; part < busyPauses && e.shared.Scheduling(); part++ {
+		e.clock.Sleep(busyFactor / busyPauses * worked)
 	}
 }
 
@@ -144,6 +147,10 @@ func (e *Engine) newProfile(ctx context.Context, configured *config.KubeSchedule
 	registry[frameworkplugin.Name] = func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		made.devices = e.shared.WhatIf(handle)
 		return made.devices, nil
+	}
+	arguments, levels := claims.ArgsIn(configured), *kubedeviceconfig.Of(configured).ClaimLevels
+	registry[claims.Name] = func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		return claims.New(ctx, arguments, levels, handle, ledger.Reader{Ledger: e.shared.Ledger()})
 	}
 	configured.SchedulerName += metricsSuffix
 	preempts := func(plugin config.Plugin) bool { return plugin.Name == names.DefaultPreemption }

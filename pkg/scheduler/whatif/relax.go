@@ -133,15 +133,16 @@ func annotationRelaxations(pod *v1.Pod) (all [][]change) {
 					containers[name] = container
 				})
 			}
-			requests := parsed(list[name].Requests)
+			requests := parseRequests(list[name].Requests)
 			for _, level := range outerLevels(requests) {
-				all = append(all, []change{edited(fmt.Sprintf("without the level %s", level), lifted(requests, level))})
+				all = append(all, []change{edited(fmt.Sprintf("without the level %s", level), withoutLevel(requests,
+					level))})
 			}
 			var fewer []change
 			devices := devicesOf(requests)
 			for n := len(devices) - 1; n > 0 && len(fewer) < maxFewer; n-- {
 				text := fmt.Sprintf("%d in place of %d devices in the annotation", n, len(devices))
-				fewer = append(fewer, edited(text, only(requests, devices[:n])))
+				fewer = append(fewer, edited(text, requestsFor(requests, devices[:n])))
 			}
 			all = append(all, fewer)
 		}
@@ -165,7 +166,7 @@ type deviceRequest struct {
 	device   string // empty if the name is no path
 }
 
-func parsed(requests sdk.ResourceList) []deviceRequest {
+func parseRequests(requests sdk.ResourceList) []deviceRequest {
 	var all []deviceRequest
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		one := deviceRequest{name: name, quantity: requests[name]}
@@ -193,8 +194,8 @@ func outerLevels(requests []deviceRequest) []string {
 	return levels
 }
 
-// lifted returns the requests without a level. Devices of different groups stay different.
-func lifted(requests []deviceRequest, dropped string) sdk.ResourceList {
+// withoutLevel returns the requests without a level. Devices of different groups stay different.
+func withoutLevel(requests []deviceRequest, dropped string) sdk.ResourceList {
 	all := sdk.ResourceList{}
 	for _, one := range requests {
 		if one.device == "" {
@@ -225,8 +226,8 @@ func devicesOf(requests []deviceRequest) []string {
 	return devices
 }
 
-// only returns the requests for these devices, and those that name no device.
-func only(requests []deviceRequest, devices []string) sdk.ResourceList {
+// requestsFor returns the requests for these devices, and those that name no device.
+func requestsFor(requests []deviceRequest, devices []string) sdk.ResourceList {
 	all := sdk.ResourceList{}
 	for _, one := range requests {
 		if one.device == "" || slices.Contains(devices, one.device) {

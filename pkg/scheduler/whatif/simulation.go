@@ -165,7 +165,7 @@ func (sim *simulation) addNode(
 		return "", nil, err
 	}
 	for _, pod := range own {
-		if everywhere(pod) {
+		if isOnEachNode(pod) {
 			same := onNode(pod, name)
 			same.UID, same.ResourceVersion = types.UID(sim.engine.uid()), ""
 			delete(same.Annotations, deviceinfo.Annotation)
@@ -175,8 +175,8 @@ func (sim *simulation) addNode(
 	return name, pods, nil
 }
 
-// everywhere reports whether each node has a pod like this one.
-func everywhere(pod *v1.Pod) bool {
+// isOnEachNode reports whether each node has a pod like this one.
+func isOnEachNode(pod *v1.Pod) bool {
 	if _, static := pod.Annotations[v1.MirrorPodAnnotationKey]; static {
 		return true
 	}

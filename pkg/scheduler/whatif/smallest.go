@@ -23,8 +23,8 @@ import (
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// proofTime is how much longer than its time a question may take to prove its result.
-const proofTime = 3 * time.Second
+// proofTimeout is how much longer than its time a question may take to prove its result.
+const proofTimeout = 3 * time.Second
 
 // smallest searches for the smallest change of each kind that makes a pod fit. Each kind gets an
 // equal part of the remaining time.
@@ -152,7 +152,7 @@ func (c *cycle) fewestToEnd(ctx context.Context, found *schedulerapi.Smallest) e
 	}
 	// Prove the result even when the time is over.
 	late := *c.simulation.budget
-	late.deadline, late.steps = time.Now().Add(proofTime), 0
+	late.deadline, late.steps = time.Now().Add(proofTimeout), 0
 	proof := c.simulation.copy()
 	proof.budget = &late
 	proof.end(search.best.pods...)
@@ -234,7 +234,7 @@ func (f *fewest) withoutDevices(ctx context.Context) (map[string]bool, error) {
 // mayEnd reports whether ending a pod frees what it has, for the cycle's pod to use: the pods of
 // the same manifest or controller do not end for each other.
 func (c *cycle) mayEnd(pod *v1.Pod) bool {
-	return !everywhere(pod) && corev1.PodPriority(pod) < scheduling.SystemCriticalPriority &&
+	return !isOnEachNode(pod) && corev1.PodPriority(pod) < scheduling.SystemCriticalPriority &&
 		!madeUp(pod) && !sameController(pod, c.pod) &&
 		(c.simulation.manifest == nil || !ofManifest(pod, c.simulation.manifest))
 }

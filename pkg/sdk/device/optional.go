@@ -54,7 +54,7 @@ type Firewall struct {
 	// for any characters. A container to which the pod or the kubelet, and not the plugin, gives
 	// such a device is refused.
 	CDIKinds []string `json:"cdiKinds,omitempty"`
-	// MountPaths begin the absolute paths in a container at which a mount asks for devices. A
+	// MountPaths begin the absolute paths in a container at which a mount requests devices. A
 	// container whose pod mounts something there is refused.
 	MountPaths []string `json:"mountPaths,omitempty"`
 	// Variables are further environment variables, for container runtimes that obey others than
@@ -64,6 +64,13 @@ type Firewall struct {
 	// of filepath.Glob. A container whose pod names such a file to CRI-O in an annotation is
 	// refused.
 	DeviceFiles []string `json:"deviceFiles,omitempty"`
+	// OtherDrivers are the names of drivers of resource claims that give out CDI devices of
+	// CDIKinds, but no device that a plugin gives out, here or at the kubelet. What the kubelet
+	// gives a container from them stays. They count for the plugin's own vendor alone: the vendor
+	// half of a kind must be the domain of the plugin's resources or below it, and the host must
+	// not know that vendor. Of a vendor that the host knows, the node's administrator declares
+	// them: a plugin closes ways to the devices of others, and opens none.
+	OtherDrivers []string `json:"otherDrivers,omitempty"`
 }
 
 // FirewallVariable is an environment variable that a container runtime obeys. Variables of one name

@@ -62,7 +62,7 @@ func TestAPathNamesLevelsInstancesAndAResource(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoPathIsRefused(t *testing.T) {
+func TestMalformedPathsAreRefused(t *testing.T) {
 	tests := map[types.ResourceName]string{
 		"":                                   `must begin with "resource/group/"`,
 		"nvidia.com/gpu":                     `must begin with "resource/group/"`,

@@ -31,7 +31,7 @@ func TestRequestsAreLiftedToTheLevelsOfTheNode(t *testing.T) {
 		thisStage, nextStage string
 		want                 types.ResourceList // nil: the requests come back as they are
 	}{
-		"each device that asks for no group gets one of its own": {
+		"each device that requests no group gets one of its own": {
 			node: oneLevel, thisStage: "gpugrp0", nextStage: "gpu",
 			requests: names("resource/group/gpu/a/cards", "resource/group/gpu/b/cards"),
 			want:     names("resource/group/gpugrp0/0/gpu/a/cards", "resource/group/gpugrp0/1/gpu/b/cards"),

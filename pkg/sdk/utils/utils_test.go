@@ -38,7 +38,7 @@ func TestKeysComeSorted(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoMapWithStringKeysPanics(t *testing.T) {
+func TestOtherTypesThanMapsWithStringKeysPanic(t *testing.T) {
 	tests := map[string]func(){
 		"keys of a slice":           func() { utils.SortedStringKeys([]string{"a"}) },
 		"keys of a map by number":   func() { utils.SortedStringKeys(map[int]string{}) },
@@ -61,7 +61,7 @@ func TestWhatIsNoMapWithStringKeysPanics(t *testing.T) {
 	}
 }
 
-func TestWhatIsAssignedIsFound(t *testing.T) {
+func TestAssignedValuesAreFound(t *testing.T) {
 	tests := map[string]struct {
 		m    any
 		keys []string

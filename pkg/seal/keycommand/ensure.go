@@ -70,13 +70,13 @@ func (o *keyObjects) ensure(ctx context.Context, client corev1client.CoreV1Inter
 	secret, configMap := o.namespace+"/"+o.secret, o.namespace+"/"+o.configMap
 	switch {
 	case private == nil && o.existing:
-		return fmt.Errorf("Secret %s does not exist: make it with %s create and list ("+documents.URL+"seals.md), "+
+		return fmt.Errorf("Secret %s does not exist: make it with %s create and list ("+documents.URL+"use/seals.md), "+
 			"or set seals.keys to generate", secret, o.command)
 	case certificates == nil && o.existing:
 		return fmt.Errorf("ConfigMap %s does not exist: %s list DIRECTORY -o yaml prints it", configMap, o.command)
 	case private == nil && certificates != nil:
 		return fmt.Errorf("the key is lost: ConfigMap %s has its certificate, and Secret %s is gone; restore the "+
-			"Secret from a copy, or go through \"A key is lost\" of "+documents.URL+"seals.md, and delete the "+
+			"Secret from a copy, or go through \"A key is lost\" of "+documents.URL+"use/seals.md, and delete the "+
 			"ConfigMap for a new key", configMap, secret)
 	case private == nil:
 		return o.create(ctx, client, out)
@@ -87,7 +87,7 @@ func (o *keyObjects) ensure(ctx context.Context, client corev1client.CoreV1Inter
 	signs := private[0].Public().(ed25519.PublicKey)
 	if !slices.ContainsFunc(certificates, func(c *x509.Certificate) bool { return signs.Equal(c.PublicKey) }) {
 		return fmt.Errorf("ConfigMap %s lacks the certificate of the key %s, with which the scheduler would sign: "+
-			"nodes would refuse its pods; add it ("+documents.URL+"seals.md)", configMap, seal.KeyID(signs))
+			"nodes would refuse its pods; add it ("+documents.URL+"use/seals.md)", configMap, seal.KeyID(signs))
 	}
 	fmt.Fprintf(out, "the key %s is kept\n", seal.KeyID(signs))
 	return nil

@@ -119,11 +119,11 @@ func (c *cluster) search(tree *grouptree.DeviceTree, node *types.NodeInfo, pod *
 
 // counting is a pod whose container counts n GPUs in its limits.
 func counting(n int64) *types.PodInfo {
-	return asking(n, nil)
+	return requesting(n, nil)
 }
 
 // asking is a pod whose container counts n GPUs and writes requests in its annotation.
-func asking(n int64, requests types.ResourceList) *types.PodInfo {
+func requesting(n int64, requests types.ResourceList) *types.PodInfo {
 	pod := types.NewPodInfo()
 	pod.Name = fmt.Sprintf("pod-%d", n)
 	container := types.ContainerInfo{KubeRequests: types.ResourceList{"cpu": 1}, Requests: requests}

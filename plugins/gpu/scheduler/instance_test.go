@@ -47,7 +47,7 @@ var (
 // profiles is a pod whose container counts n instances of a profile in its limits, and writes
 // requests.
 func profiles(n int64, profile string, requests types.ResourceList) *types.PodInfo {
-	pod := asking(0, requests)
+	pod := requesting(0, requests)
 	pod.RunningContainers["app"].KubeRequests[gpu.PlainCount(gpu.ProfileResource(profile))] = n
 	return pod
 }
@@ -63,7 +63,7 @@ func TestInstancesAreRequestedByProfile(t *testing.T) {
 				"gpugrp1/1/gpugrp0/1/gpu/1/gi/0/ci/0/mig-1g.10gb=1"},
 		},
 		"a count in the annotation counts like one in the limits": {
-			pod:  asking(0, types.ResourceList{"nvidia.com/mig-1g.10gb": 1}),
+			pod:  requesting(0, types.ResourceList{"nvidia.com/mig-1g.10gb": 1}),
 			want: []string{"gpugrp1/0/gpugrp0/0/gpu/0/gi/0/ci/0/mig-1g.10gb=1"},
 		},
 		"what is written is kept, and counts": {
@@ -72,7 +72,7 @@ func TestInstancesAreRequestedByProfile(t *testing.T) {
 				"gpugrp1/1/gpugrp0/1/gpu/1/gi/0/ci/0/mig-1g.10gb=1"},
 		},
 		"an instance may be written without its GPU": {
-			pod:  asking(0, types.ResourceList{"ci/x/mig-3g.40gb": 1}),
+			pod:  requesting(0, types.ResourceList{"ci/x/mig-3g.40gb": 1}),
 			want: []string{"gpugrp1/0/gpugrp0/0/gpu/0/gi/0/ci/x/mig-3g.40gb=1"},
 		},
 	} {
@@ -123,7 +123,7 @@ func TestInstancesArePacked(t *testing.T) {
 func TestInstancesOfOneGPUCanBeRequested(t *testing.T) {
 	c := newCluster(t)
 	c.partition("n1", "1 113 1", mixed)
-	pod := asking(0, types.ResourceList{
+	pod := requesting(0, types.ResourceList{
 		"gpu/a/gi/0/ci/0/mig-1g.10gb": 1, "gpu/a/gi/1/ci/0/mig-1g.10gb": 1, "gpu/a/gi/2/ci/0/mig-3g.40gb": 1,
 	})
 	if instances, reason := c.place("n1", pod); instances != "B0B1B2" {
@@ -146,7 +146,7 @@ func TestInstancesInThePlaceOfGPUs(t *testing.T) {
 	if instances != "" || !strings.Contains(reason, "MIG instances are not connected: for 2 of "+string(gpu.Resource)) {
 		t.Errorf("two instances, while a node has two GPUs: %q, %s", instances, reason)
 	}
-	anywhere := asking(2, types.ResourceList{generateTopology: 0})
+	anywhere := requesting(2, types.ResourceList{generateTopology: 0})
 	if instances, reason := c.place("single", anywhere); len(instances) != 4 {
 		t.Errorf("two instances without topology: %q, %s", instances, reason)
 	}
@@ -157,7 +157,7 @@ func TestInstancesInThePlaceOfGPUs(t *testing.T) {
 	}
 }
 
-func TestWhatInstancesThereAreNotIsSaid(t *testing.T) {
+func TestErrorsNameMissingInstances(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod  *types.PodInfo
 		want string
@@ -173,7 +173,7 @@ func TestWhatInstancesThereAreNotIsSaid(t *testing.T) {
 		"a number beyond all measure": {
 			pod: profiles(1<<62, "1g.10gb", nil),
 			want: `cannot serve the pod: its containers count more than 1024 of nvidia.com/mig-1g.10gb: ` +
-				`ask for fewer`,
+				`request fewer`,
 		},
 		"a GPU, where all are partitioned": {
 			pod:  counting(1),

@@ -15,7 +15,7 @@ import (
 )
 
 var packingPods = flag.Int("packing.pods", 200, "number of pods of each cluster of the packing test; the figures "+
-	"of docs/design/topology.md are of 1000")
+	"of docs/lab/scheduler.md are of 1000")
 
 // Of as many free GPUs, pods that prefer topology leave about as many pairs free for others as pods
 // that require it, and fewer of them wait.

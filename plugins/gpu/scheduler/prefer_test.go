@@ -68,7 +68,7 @@ func TestAPodThatPrefersTopologyFitsWhereverEnoughGPUsAreFree(t *testing.T) {
 	c.prefer = true
 	c.add("n1", "ab cd")
 	c.hold("n1", "ac")
-	if gpus, reason := c.place("n1", asking(2, types.ResourceList{"gpu/gpu-generate-topology": 1})); reason == "" {
+	if gpus, reason := c.place("n1", requesting(2, types.ResourceList{"gpu/gpu-generate-topology": 1})); reason == "" {
 		t.Errorf("no pair is free, and the pod that requires one got %q", gpus)
 	}
 	if gpus, reason := c.place("n1", counting(2)); gpus != "bd" {
@@ -78,7 +78,7 @@ func TestAPodThatPrefersTopologyFitsWhereverEnoughGPUsAreFree(t *testing.T) {
 	c.after = true
 	c.add("n1", "ab cd")
 	c.hold("n1", "ac")
-	if gpus, reason := c.place("n1", asking(2, types.ResourceList{"gpu/gpu-generate-topology": 1})); gpus != "bd" {
+	if gpus, reason := c.place("n1", requesting(2, types.ResourceList{"gpu/gpu-generate-topology": 1})); gpus != "bd" {
 		t.Errorf("after the wait it got %q, %s, want bd", gpus, reason)
 	}
 }
@@ -92,9 +92,9 @@ func TestOnlyCountsThatPreferTopologyAreRefined(t *testing.T) {
 	}{
 		"a count":                   {counting(2), 1, true},
 		"one GPU":                   {counting(1), 0, false},
-		"a count that requires it":  {asking(2, types.ResourceList{"gpu/gpu-generate-topology": 1}), 0, false},
-		"a count anywhere":          {asking(2, types.ResourceList{"gpu/gpu-generate-topology": 0}), 0, false},
-		"GPUs that the user groups": {asking(2, types.ResourceList{"gpugrp0/A/gpu/a/cards": 1}), 0, false},
+		"a count that requires it":  {requesting(2, types.ResourceList{"gpu/gpu-generate-topology": 1}), 0, false},
+		"a count anywhere":          {requesting(2, types.ResourceList{"gpu/gpu-generate-topology": 0}), 0, false},
+		"GPUs that the user groups": {requesting(2, types.ResourceList{"gpugrp0/A/gpu/a/cards": 1}), 0, false},
 		"an init container": {&types.PodInfo{
 			InitContainers:    map[string]types.ContainerInfo{"first": two},
 			RunningContainers: map[string]types.ContainerInfo{"app": {}},

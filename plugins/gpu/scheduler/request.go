@@ -72,7 +72,7 @@ func (s *Scheduler) checkCounted(pod *types.PodInfo) error {
 			}
 			for _, c := range append(s.countedInstances(&container), gpus) {
 				if c.count > left {
-					return fmt.Errorf("the pod: its containers count more than %d of %s: ask for fewer", maxCounted,
+					return fmt.Errorf("the pod: its containers count more than %d of %s: request fewer", maxCounted,
 						c.plain)
 				}
 				left -= max(0, c.count)
@@ -103,6 +103,9 @@ func (s *Scheduler) translateContainer(
 		return err
 	}
 	if err := checkHeld(requests); err != nil {
+		return err
+	}
+	if err := checkCores(requests); err != nil {
 		return err
 	}
 	count := s.counts(container)
@@ -255,13 +258,25 @@ func checkHeld(requests types.ResourceList) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		if quantity := requests[name]; quantity < 1 {
-			return fmt.Errorf("%s is %d: ask for at least 1", name, quantity)
+			return fmt.Errorf("%s is %d: request at least 1", name, quantity)
 		}
 	}
 	for _, placeholder := range slices.Sorted(maps.Keys(placeholders(requests))) {
 		if !held[placeholder] {
-			return fmt.Errorf("of %s neither %s nor %s is asked for: ask for one of them",
+			return fmt.Errorf("of %s neither %s nor %s is requested: request one of them",
 				placeholder, gpu.Cards, gpu.Memory)
+		}
+	}
+	return nil
+}
+
+// checkCores refuses requests for more cores than a GPU shares: one whose cores a container has all
+// is not shared.
+func checkCores(requests types.ResourceList) error {
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		if _, kind, ok := gpu.Split(name); ok && kind == gpu.Cores && requests[name] >= gpu.AllCores {
+			return fmt.Errorf("%s is %d: request 1 to %d, or %s/%s for the whole GPU", name, requests[name],
+				gpu.AllCores-1, device(name, kind), gpu.Cards)
 		}
 	}
 	return nil

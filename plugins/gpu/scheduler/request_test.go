@@ -16,7 +16,7 @@ import (
 	"github.com/kubedevice/kubedevice/plugins/gpu"
 )
 
-func TestWhatAPodSaysBecomesRequestsForGPUs(t *testing.T) {
+func TestRequestsAreTranslatedToGPUs(t *testing.T) {
 	podLevel := func(value int64) *types.PodInfo {
 		pod := counting(2)
 		pod.Requests[generateTopology] = value
@@ -26,15 +26,15 @@ func TestWhatAPodSaysBecomesRequestsForGPUs(t *testing.T) {
 		pod  *types.PodInfo
 		want []string
 	}{
-		"a count alone asks for the best topology": {
+		"a count alone requests the best topology": {
 			pod:  counting(2),
 			want: []string{"gpugrp1/0/gpugrp0/0/gpu/0/cards=1", "gpugrp1/0/gpugrp0/0/gpu/1/cards=1"},
 		},
-		"the README's pod, which asks for the topology on its container": {
-			pod:  asking(2, types.ResourceList{"gpu/gpu-generate-topology": 1}),
+		"the README's pod, which requests the topology on its container": {
+			pod:  requesting(2, types.ResourceList{"gpu/gpu-generate-topology": 1}),
 			want: []string{"gpugrp1/0/gpugrp0/0/gpu/0/cards=1", "gpugrp1/0/gpugrp0/0/gpu/1/cards=1"},
 		},
-		"topology asked for on the pod": {
+		"topology requested on the pod": {
 			pod:  podLevel(1),
 			want: []string{"gpugrp1/0/gpugrp0/0/gpu/0/cards=1", "gpugrp1/0/gpugrp0/0/gpu/1/cards=1"},
 		},
@@ -43,23 +43,23 @@ func TestWhatAPodSaysBecomesRequestsForGPUs(t *testing.T) {
 			want: []string{"gpugrp1/0/gpugrp0/0/gpu/0/cards=1", "gpugrp1/1/gpugrp0/1/gpu/1/cards=1"},
 		},
 		"topology switched off on the container": {
-			pod:  asking(2, types.ResourceList{"gpu/gpu-generate-topology": 0}),
+			pod:  requesting(2, types.ResourceList{"gpu/gpu-generate-topology": 0}),
 			want: []string{"gpugrp1/0/gpugrp0/0/gpu/0/cards=1", "gpugrp1/1/gpugrp0/1/gpu/1/cards=1"},
 		},
 		"a count in the annotation counts like one in the limits": {
-			pod:  asking(0, types.ResourceList{"nvidia.com/gpu": 2}),
+			pod:  requesting(0, types.ResourceList{"nvidia.com/gpu": 2}),
 			want: []string{"gpugrp1/0/gpugrp0/0/gpu/0/cards=1", "gpugrp1/0/gpugrp0/0/gpu/1/cards=1"},
 		},
 		"the larger of the two counts is meant": {
-			pod:  asking(1, types.ResourceList{"nvidia.com/gpu": 2}),
+			pod:  requesting(1, types.ResourceList{"nvidia.com/gpu": 2}),
 			want: []string{"gpugrp1/0/gpugrp0/0/gpu/0/cards=1", "gpugrp1/0/gpugrp0/0/gpu/1/cards=1"},
 		},
 		"a shape written by hand is kept, and its limits count the same GPUs": {
-			pod:  asking(2, types.ResourceList{"gpugrp0/A/gpu/a/cards": 1, "gpugrp0/A/gpu/b/cards": 1}),
+			pod:  requesting(2, types.ResourceList{"gpugrp0/A/gpu/a/cards": 1, "gpugrp0/A/gpu/b/cards": 1}),
 			want: []string{"gpugrp1/0/gpugrp0/A/gpu/a/cards=1", "gpugrp1/0/gpugrp0/A/gpu/b/cards=1"},
 		},
 		"a shape may be written with the prefix, and with both levels": {
-			pod: asking(
+			pod: requesting(
 				0,
 				types.ResourceList{
 					"resource/group/gpugrp1/X/gpugrp0/A/gpu/a/cards": 1,
@@ -68,37 +68,37 @@ func TestWhatAPodSaysBecomesRequestsForGPUs(t *testing.T) {
 			),
 			want: []string{"gpugrp1/X/gpugrp0/A/gpu/a/cards=1", "gpugrp1/X/gpugrp0/B/gpu/a/cards=1"},
 		},
-		"a shape is kept also when topology is asked for": {
-			pod:  asking(1, types.ResourceList{"gpu/a/memory": 5, "gpu/gpu-generate-topology": 1}),
+		"a shape is kept also when topology is requested": {
+			pod:  requesting(1, types.ResourceList{"gpu/a/memory": 5, "gpu/gpu-generate-topology": 1}),
 			want: []string{"gpugrp1/0/gpugrp0/0/gpu/a/memory=5"},
 		},
 		"a share of a GPU needs no limits": {
-			pod:  asking(0, types.ResourceList{"gpu/a/memory": 8 << 30}),
+			pod:  requesting(0, types.ResourceList{"gpu/a/memory": 8 << 30}),
 			want: []string{"gpugrp1/0/gpugrp0/0/gpu/a/memory=8589934592"},
 		},
 		"card and memory of one placeholder are of one GPU": {
-			pod:  asking(1, types.ResourceList{"gpu/a/cards": 1, "gpu/a/memory": 5}),
+			pod:  requesting(1, types.ResourceList{"gpu/a/cards": 1, "gpu/a/memory": 5}),
 			want: []string{"gpugrp1/0/gpugrp0/0/gpu/a/cards=1", "gpugrp1/0/gpugrp0/0/gpu/a/memory=5"},
 		},
 		"limits beyond what was written add GPUs, called by what is free": {
-			pod: asking(3, types.ResourceList{"gpu/0/cards": 1}),
+			pod: requesting(3, types.ResourceList{"gpu/0/cards": 1}),
 			want: []string{
 				"gpugrp1/0/gpugrp0/0/gpu/0/cards=1", "gpugrp1/1/gpugrp0/1/gpu/1/cards=1",
 				"gpugrp1/2/gpugrp0/2/gpu/2/cards=1",
 			},
 		},
 		"a share and a count that is larger are for different GPUs": {
-			pod:  asking(2, types.ResourceList{"gpu/a/memory": 5}),
+			pod:  requesting(2, types.ResourceList{"gpu/a/memory": 5}),
 			want: []string{"gpugrp1/0/gpugrp0/0/gpu/!0/cards=1", "gpugrp1/1/gpugrp0/1/gpu/!a/memory=5"},
 		},
 		"as many shares as are counted are of different GPUs": {
-			pod: asking(2, types.ResourceList{"gpugrp0/A/gpu/a/memory": 5, "gpugrp0/A/gpu/!b/memory": 5}),
+			pod: requesting(2, types.ResourceList{"gpugrp0/A/gpu/a/memory": 5, "gpugrp0/A/gpu/!b/memory": 5}),
 			want: []string{
 				"gpugrp1/0/gpugrp0/A/gpu/!a/memory=5", "gpugrp1/0/gpugrp0/A/gpu/!b/memory=5",
 			},
 		},
 		"of more shares than are counted, as many are of different GPUs": {
-			pod: asking(2, types.ResourceList{
+			pod: requesting(2, types.ResourceList{
 				"gpu/b/cards": 1, "gpu/b/memory": 5, "gpu/a/memory": 5, "gpu/c/memory": 5,
 			}),
 			want: []string{
@@ -107,24 +107,24 @@ func TestWhatAPodSaysBecomesRequestsForGPUs(t *testing.T) {
 			},
 		},
 		"a placeholder that is marked already is not taken twice": {
-			pod: asking(2, types.ResourceList{"gpu/a/memory": 5, "gpu/!a/memory": 6}),
+			pod: requesting(2, types.ResourceList{"gpu/a/memory": 5, "gpu/!a/memory": 6}),
 			want: []string{
 				"gpugrp1/0/gpugrp0/0/gpu/!!a/memory=5", "gpugrp1/1/gpugrp0/1/gpu/!a/memory=6",
 			},
 		},
 		"cards are of different GPUs already": {
-			pod: asking(2, types.ResourceList{"gpu/a/cards": 1, "gpu/b/cards": 1, "gpu/c/memory": 5}),
+			pod: requesting(2, types.ResourceList{"gpu/a/cards": 1, "gpu/b/cards": 1, "gpu/c/memory": 5}),
 			want: []string{
 				"gpugrp1/0/gpugrp0/0/gpu/a/cards=1", "gpugrp1/1/gpugrp0/1/gpu/b/cards=1",
 				"gpugrp1/2/gpugrp0/2/gpu/c/memory=5",
 			},
 		},
 		"requests for other devices are left alone": {
-			pod:  asking(1, types.ResourceList{"resource/group/nic/0/ports": 1, "example.com/nic": 1}),
+			pod:  requesting(1, types.ResourceList{"resource/group/nic/0/ports": 1, "example.com/nic": 1}),
 			want: []string{"gpugrp1/0/gpugrp0/0/gpu/0/cards=1"},
 		},
-		"a pod without GPUs asks for none": {
-			pod: asking(0, types.ResourceList{"resource/group/nic/0/ports": 1}),
+		"a pod without GPUs requests none": {
+			pod: requesting(0, types.ResourceList{"resource/group/nic/0/ports": 1}),
 		},
 	}
 	for name, test := range tests {
@@ -142,7 +142,7 @@ func TestWhatAPodSaysBecomesRequestsForGPUs(t *testing.T) {
 }
 
 func TestScorersFollowTheirRequests(t *testing.T) {
-	pod := asking(0, types.ResourceList{"gpu/a/memory": 5, "resource/group/gpu/b/memory": 5})
+	pod := requesting(0, types.ResourceList{"gpu/a/memory": 5, "resource/group/gpu/b/memory": 5})
 	container := pod.RunningContainers["app"]
 	container.Scorer = types.ResourceScorer{"gpu/a/memory": 1, "resource/group/gpu/b/memory": 0}
 	pod.RunningContainers["app"] = container
@@ -183,7 +183,7 @@ func TestMillionthsOfAGPUsMemoryBecomeBytesOfTheNodesGPUs(t *testing.T) {
 		"all":                   {memory: []int64{1000}, millionths: 1_000_000, want: path + "1000"},
 		"it is rounded down":    {memory: []int64{100}, millionths: 333_333, want: path + "33"},
 		"of a very large GPU":   {memory: []int64{1 << 62}, millionths: 500_000, want: path + fmt.Sprint(1<<61)},
-		"a very small part":     {memory: []int64{100}, millionths: 1, err: "ask for at least 1"},
+		"a very small part":     {memory: []int64{100}, millionths: 1, err: "request at least 1"},
 		"more than all":         {memory: []int64{1000}, millionths: 1_000_001, err: "request 1 to 1000000"},
 		"bytes, too":            {memory: []int64{1000}, millionths: 5, bytes: 5, err: "remove one"},
 		"GPUs that differ":      {memory: []int64{1, 2}, millionths: 5, err: "have different memory: request bytes"},
@@ -193,7 +193,7 @@ func TestMillionthsOfAGPUsMemoryBecomeBytesOfTheNodesGPUs(t *testing.T) {
 		if test.bytes > 0 {
 			requests["gpu/a/memory"] = test.bytes
 		}
-		c, pod := newCluster(t), asking(0, requests)
+		c, pod := newCluster(t), requesting(0, requests)
 		c.withMemory("n", test.memory...)
 		err := c.plugin.PodAllocate(c.nodes["n"], pod)
 		if (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
@@ -208,7 +208,7 @@ func TestMillionthsOfAGPUsMemoryBecomeBytesOfTheNodesGPUs(t *testing.T) {
 func TestAContainerHoldsBytesOfTheGPUWhoseMillionthsItRequests(t *testing.T) {
 	c := newCluster(t)
 	c.withMemory("n", 16<<30)
-	if _, reason := c.place("n", asking(0, types.ResourceList{"gpu/a/memory-millionths": 250_000})); reason != "" {
+	if _, reason := c.place("n", requesting(0, types.ResourceList{"gpu/a/memory-millionths": 250_000})); reason != "" {
 		t.Fatal(reason)
 	}
 	container := c.holders["n"][0].RunningContainers["app"]
@@ -223,7 +223,7 @@ func TestAContainerHoldsBytesOfTheGPUWhoseMillionthsItRequests(t *testing.T) {
 }
 
 func TestScorersFollowRequestsThatAreMarkedAsDifferent(t *testing.T) {
-	pod := asking(2, types.ResourceList{"gpu/a/memory": 5, "resource/group/gpu/b/memory": 5})
+	pod := requesting(2, types.ResourceList{"gpu/a/memory": 5, "resource/group/gpu/b/memory": 5})
 	container := pod.RunningContainers["app"]
 	container.Scorer = types.ResourceScorer{"gpu/a/memory": 1, "resource/group/gpu/b/memory": 0}
 	pod.RunningContainers["app"] = container
@@ -241,7 +241,7 @@ func TestScorersFollowRequestsThatAreMarkedAsDifferent(t *testing.T) {
 	}
 }
 
-func TestWhatAnotherPluginWroteStays(t *testing.T) {
+func TestRequestsOfOtherPluginsAreKept(t *testing.T) {
 	theirs := types.ResourceList{"resource/group/gpu/x/cards": 1}
 	served := counting(1)
 	served.RunningContainers["app"] = types.ContainerInfo{
@@ -255,7 +255,7 @@ func TestWhatAnotherPluginWroteStays(t *testing.T) {
 		t.Errorf("a container whose GPUs were requested already (-want +got):\n%s", diff)
 	}
 
-	both := asking(0, types.ResourceList{"gpu/a/cards": 1})
+	both := requesting(0, types.ResourceList{"gpu/a/cards": 1})
 	container := both.RunningContainers["app"]
 	container.DevRequests = types.ResourceList{"resource/group/nic/0/ports": 1}
 	both.RunningContainers["app"] = container
@@ -274,7 +274,7 @@ func inTwoContainers(n int64) *types.PodInfo {
 	return pod
 }
 
-func TestWhatCannotBeMeantIsSaid(t *testing.T) {
+func TestErrorsNameMeaninglessRequests(t *testing.T) {
 	tests := map[string]struct {
 		pod  *types.PodInfo
 		want string
@@ -285,27 +285,37 @@ func TestWhatCannotBeMeantIsSaid(t *testing.T) {
 		},
 		"a number of GPUs beyond all measure": {
 			pod:  counting(1 << 62),
-			want: `cannot serve the pod: its containers count more than 1024 of nvidia.com/gpu: ask for fewer`,
+			want: `cannot serve the pod: its containers count more than 1024 of nvidia.com/gpu: request fewer`,
 		},
 		"more GPUs in all containers than are written down one by one": {
 			pod:  inTwoContainers(513),
-			want: `cannot serve the pod: its containers count more than 1024 of nvidia.com/gpu: ask for fewer`,
+			want: `cannot serve the pod: its containers count more than 1024 of nvidia.com/gpu: request fewer`,
 		},
 		"as many as are written down one by one, and more than the node has": {
 			pod:  inTwoContainers(512),
 			want: `cannot serve container "app": too few GPUs for 512 of nvidia.com/gpu`,
 		},
 		"a GPU of which nothing is held, so that it would be somebody else's": {
-			pod:  asking(1, types.ResourceList{"gpu/a/cards": 0}),
-			want: `cannot serve container "app": resource/group/gpu/a/cards is 0: ask for at least 1`,
+			pod:  requesting(1, types.ResourceList{"gpu/a/cards": 0}),
+			want: `cannot serve container "app": resource/group/gpu/a/cards is 0: request at least 1`,
 		},
 		"a GPU of a kind, of which neither card nor memory is held": {
-			pod: asking(1, types.ResourceList{"gpu/a/enumType": 1, "gpu/b/cards": 1, "gpu/b/enumType": 1}),
-			want: `cannot serve container "app": of resource/group/gpu/a neither cards nor memory is asked for: ask ` +
-				`for one of them`,
+			pod: requesting(1, types.ResourceList{"gpu/a/enumType": 1, "gpu/b/cards": 1, "gpu/b/enumType": 1}),
+			want: `cannot serve container "app": of resource/group/gpu/a neither cards nor memory is requested: ` +
+				`request one of them`,
+		},
+		"all cores of a GPU, which is then not shared": {
+			pod: requesting(0, types.ResourceList{"gpu/a/memory": 1, "gpu/a/cores": 100}),
+			want: `cannot serve container "app": resource/group/gpu/a/cores is 100: request 1 to 99, or ` +
+				`resource/group/gpu/a/cards for the whole GPU`,
+		},
+		"cores without memory": {
+			pod: requesting(0, types.ResourceList{"gpu/a/cores": 10}),
+			want: `cannot serve container "app": of resource/group/gpu/a neither cards nor memory is requested: ` +
+				`request one of them`,
 		},
 		"a way of placing them that there is not": {
-			pod: asking(2, types.ResourceList{"gpu/gpu-generate-topology": 2}),
+			pod: requesting(2, types.ResourceList{"gpu/gpu-generate-topology": 2}),
 			want: `cannot serve container "app": gpu/gpu-generate-topology is 2: use 1 to require the best topology, ` +
 				`0 for GPUs anywhere, or leave it out`,
 		},
@@ -357,7 +367,7 @@ func FuzzEveryRequestIsTranslatedTheSameWay(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second string, quantity, count int64) {
 		c := newCluster(t)
 		c.add("n1", "ab cd")
-		pod := asking(count, types.ResourceList{types.ResourceName(first): quantity, types.ResourceName(second): 1})
+		pod := requesting(count, types.ResourceList{types.ResourceName(first): quantity, types.ResourceName(second): 1})
 		again := pod.Clone()
 		fits, _, _ := c.plugin.PodFitsDevice(c.nodes["n1"], pod, false)
 		if err := c.plugin.PodAllocate(c.nodes["n1"], again); (err == nil) != fits {

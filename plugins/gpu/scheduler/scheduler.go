@@ -130,7 +130,7 @@ func (s *Scheduler) PodAllocate(nodeInfo *types.NodeInfo, podInfo *types.PodInfo
 // TakePodResources separates pods that have a GPU for themselves from pods that share one. The
 // group scheduler by itself would allocate the card of a GPU whose memory is shared, and memory of
 // a GPU whose card is held. So a pod that shares a GPU uses its card too, and a pod that holds the
-// card uses all its memory.
+// card uses all its memory and cores.
 func (s *Scheduler) TakePodResources(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) error {
 	for name, quantity := range counterparts(nodeInfo, podInfo) {
 		nodeInfo.Used[name] += quantity
@@ -146,9 +146,8 @@ func (s *Scheduler) ReturnPodResources(nodeInfo *types.NodeInfo, podInfo *types.
 	return nil
 }
 
-// counterparts returns, for each GPU of which the pod holds one resource and not the other, the
-// other one, all of it; and for a GPU whose card the pod holds with some of its memory, the rest of
-// the memory.
+// counterparts returns, for each GPU of which the pod holds memory or cores without the card, the
+// card; and for a GPU whose card the pod holds, what the pod does not hold of memory and cores.
 func counterparts(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) types.ResourceList {
 	held := map[types.ResourceName]int64{}
 	for _, container := range podInfo.RunningContainers {
@@ -167,12 +166,16 @@ func counterparts(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) types.Resour
 		if !ok {
 			continue
 		}
-		other := map[string]string{gpu.Cards: gpu.Memory, gpu.Memory: gpu.Cards}[kind]
-		counterpart := name[:len(name)-len(kind)] + types.ResourceName(other)
-		quantity, exists := nodeInfo.Allocatable[counterpart]
-		own, both := held[counterpart]
-		if exists && (!both || kind == gpu.Cards) && quantity > own {
-			others[counterpart] = quantity - own
+		device := name[:len(name)-len(kind)]
+		kinds := []types.ResourceName{gpu.Cards}
+		if kind == gpu.Cards {
+			kinds = []types.ResourceName{gpu.Memory, gpu.Cores}
+		}
+		for _, other := range kinds {
+			own := held[device+other]
+			if quantity := nodeInfo.Allocatable[device+other]; quantity > own {
+				others[device+other] = quantity - own
+			}
 		}
 	}
 	return others

@@ -149,7 +149,7 @@ func TestTwoGPUsThatAreNoPairAreGivenToWhoGoesWithoutTopology(t *testing.T) {
 	if gpus, reason := c.place("n1", counting(2)); reason == "" {
 		t.Errorf("no pair is left, but the pod got %s", gpus)
 	}
-	if gpus, reason := c.place("n1", asking(2, types.ResourceList{"gpu/gpu-generate-topology": 0})); gpus != "bd" {
+	if gpus, reason := c.place("n1", requesting(2, types.ResourceList{"gpu/gpu-generate-topology": 0})); gpus != "bd" {
 		t.Errorf("got %q, %s, want bd", gpus, reason)
 	}
 }
@@ -167,7 +167,7 @@ func TestFourGPUsAreTwoPairsOfOneSocket(t *testing.T) {
 func TestHalvesOfMemoryShareOneGPU(t *testing.T) {
 	c := newCluster(t)
 	c.add("n1", "ab")
-	half := asking(0, types.ResourceList{"gpu/a/memory": 8 << 30})
+	half := requesting(0, types.ResourceList{"gpu/a/memory": 8 << 30})
 
 	first, _ := c.place("n1", half)
 	second, reason := c.place("n1", half)
@@ -182,7 +182,7 @@ func TestHalvesOfMemoryShareOneGPU(t *testing.T) {
 func TestAWholeGPUIsSharedWithNoPod(t *testing.T) {
 	c := newCluster(t)
 	c.add("n1", "ab")
-	share := asking(0, types.ResourceList{"gpu/a/memory": 1 << 30})
+	share := requesting(0, types.ResourceList{"gpu/a/memory": 1 << 30})
 
 	shared, _ := c.place("n1", share)
 	alone, reason := c.place("n1", counting(1))
@@ -197,22 +197,54 @@ func TestAWholeGPUIsSharedWithNoPod(t *testing.T) {
 	}
 }
 
-func TestWhoHasACardHasTheRestOfItsMemoryToo(t *testing.T) {
+func TestAHolderOfACardHoldsItsMemory(t *testing.T) {
 	c := newCluster(t)
 	c.add("n1", "a")
-	whole := asking(0, types.ResourceList{"gpu/a/cards": 1, "gpu/a/memory": 1 << 30})
+	whole := requesting(0, types.ResourceList{"gpu/a/cards": 1, "gpu/a/memory": 1 << 30})
 	if gpus, reason := c.place("n1", whole); gpus != "a" {
 		t.Fatalf("the card and some of its memory are of %q, %s", gpus, reason)
 	}
-	if gpus, _ := c.place("n1", asking(0, types.ResourceList{"gpu/a/memory": 1})); gpus != "" {
+	if gpus, _ := c.place("n1", requesting(0, types.ResourceList{"gpu/a/memory": 1})); gpus != "" {
 		t.Errorf("a share of %q was given, whose card another pod has", gpus)
+	}
+}
+
+// A GPU is shared until either its memory or its cores are used up.
+func TestSharesOfAGPUHaveNoMoreThanAllOfItsCores(t *testing.T) {
+	c := newCluster(t)
+	c.add("n1", "ab")
+	share := func(cores int64) *types.PodInfo {
+		requests := types.ResourceList{"gpu/a/memory": 1 << 30}
+		if cores > 0 {
+			requests["gpu/a/cores"] = cores
+		}
+		return requesting(0, requests)
+	}
+	first, _ := c.place("n1", share(60))
+	second, _ := c.place("n1", share(60))
+	if first == "" || second == "" || first == second {
+		t.Fatalf("60 cores are of %q, and 60 others of %q", first, second)
+	}
+	if gpus, _ := c.place("n1", share(41)); gpus != "" {
+		t.Errorf("41 cores of %q are given, and it has 40", gpus)
+	}
+	for range 2 {
+		if _, reason := c.place("n1", share(40)); reason != "" {
+			t.Error(reason)
+		}
+	}
+	if _, reason := c.place("n1", share(0)); reason != "" {
+		t.Errorf("a share without cores does not fit: %s", reason)
+	}
+	if gpus, _ := c.place("n1", share(1)); gpus != "" {
+		t.Errorf("a core of %q is given, and all are used", gpus)
 	}
 }
 
 func TestReturningUndoesTaking(t *testing.T) {
 	c := newCluster(t)
 	c.add("n1", "ab")
-	for _, pod := range []*types.PodInfo{counting(1), asking(0, types.ResourceList{"gpu/a/memory": 1 << 30})} {
+	for _, pod := range []*types.PodInfo{counting(1), requesting(0, types.ResourceList{"gpu/a/memory": 1 << 30})} {
 		if _, reason := c.place("n1", pod); reason != "" {
 			t.Fatal(reason)
 		}
@@ -223,7 +255,7 @@ func TestReturningUndoesTaking(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(node.Used) != 2 {
+	if len(node.Used) != 3 { // the memory and cores of one, and the card of the other
 		t.Errorf("used: %v", node.Used)
 	}
 	for _, holder := range c.holders["n1"] {
@@ -283,7 +315,7 @@ func TestAPodThatHasWaitedTakesTheBestGPUsOfAnyNode(t *testing.T) {
 	}
 }
 
-func TestItSaysWhatItIs(t *testing.T) {
+func TestThePluginDescribesItself(t *testing.T) {
 	plugin := New("simgpu", "example.com/gpu")
 	if plugin.GetName() != "simgpu" || !plugin.UsingGroupScheduler() || !plugin.ConcurrentSafe() {
 		t.Errorf("%+v", plugin)

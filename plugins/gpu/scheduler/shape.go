@@ -16,7 +16,7 @@ import (
 // group is a wide group: the numbers of GPUs in its close groups.
 type group []int
 
-// topology is a node's GPUs, or those that a container asks for, by their wide groups.
+// topology is a node's GPUs, or those that a container requests, by their wide groups.
 //
 // How n GPUs are best spread over a node's groups: over as few wide groups as possible, and inside
 // those over as few close groups as possible.

@@ -49,7 +49,7 @@ func TestTheBestConnectedGPUsOfANode(t *testing.T) {
 	}
 }
 
-func TestTheBestOfAllNodesIsAskedFor(t *testing.T) {
+func TestTheBestOfAllNodesIsRequested(t *testing.T) {
 	c := newCatalogue()
 	check := func(when string, n int, want topology) {
 		t.Helper()

@@ -13,7 +13,7 @@ import (
 	"github.com/kubedevice/kubedevice/plugins/gpu"
 )
 
-// different begins placeholders that stand for different GPUs, as docs/plugins.md has it.
+// different begins placeholders that stand for different GPUs, as docs/vendors/plugins.md has it.
 const different = "!"
 
 // spread has a container that counts n GPUs get that many. Placeholders for cards stand for

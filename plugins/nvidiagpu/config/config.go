@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package config reads the configuration file of a node with NVIDIA's GPUs: the one that NVIDIA's
-// device plugin reads, version v1. It is read strictly. What the file asks for is done, or it is an
+// device plugin reads, version v1. It is read strictly. What the file requests is done, or it is an
 // error that names the field; nothing that would be done otherwise is left out.
 package config
 
@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 )
 
 // DefaultFile is where the configuration is when nothing else is said.
@@ -58,6 +59,19 @@ type Layout struct {
 	// ReplaceIdle says that instances which no pod holds may be destroyed to make room for those of
 	// the layout.
 	ReplaceIdle bool
+}
+
+// String returns the strategies of the configuration, by the words of the file.
+func (c Config) String() string {
+	var lists []string
+	for word, is := range map[string]bool{"envvar": c.EnvVar, "volume-mounts": c.VolumeMounts, "cdi-cri": c.CDI} {
+		if is {
+			lists = append(lists, word)
+		}
+	}
+	slices.Sort(lists)
+	return fmt.Sprintf("migStrategy %s, deviceListStrategy %s, passDeviceSpecs %t, %d migLayouts", c.MIG,
+		strings.Join(lists, " and "), c.PassDeviceSpecs, len(c.Layouts))
 }
 
 // LayoutOf returns the layout of a GPU; ok is false where none is for it.

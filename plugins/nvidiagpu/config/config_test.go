@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-func TestWhatAFileAsksForIsDone(t *testing.T) {
+func TestSettingsOfAFileAreRead(t *testing.T) {
 	for name, test := range map[string]struct {
 		content string
 		want    Config
@@ -72,7 +72,7 @@ kubedevice:
 	}
 }
 
-func TestWhatHasNoEffectIsSaid(t *testing.T) {
+func TestSettingsWithoutEffectAreReported(t *testing.T) {
 	got, err := Parse([]byte(`
 flags:
   failOnInitError: false
@@ -95,7 +95,7 @@ flags:
 	}
 }
 
-func TestWhatIsNotDoneIsAnErrorThatNamesTheField(t *testing.T) {
+func TestErrorsNameUnsupportedFields(t *testing.T) {
 	for content, want := range map[string]string{
 		"version: v2":                                               `version is "v2": use v1`,
 		"flags: {migStrategy: both}":                                `flags.migStrategy is "both"`,
@@ -141,6 +141,23 @@ func TestAFileThatIsNotThereIsTheDefault(t *testing.T) {
 	}
 	if _, err := Read(file); err == nil || !strings.HasPrefix(err.Error(), file+": ") {
 		t.Errorf("a file of version 3: %v", err)
+	}
+}
+
+func TestStrategiesAreNamedByTheWordsOfTheFile(t *testing.T) {
+	for content, want := range map[string]string{
+		"": "migStrategy none, deviceListStrategy envvar, passDeviceSpecs false, 0 migLayouts",
+		"flags: {migStrategy: mixed, plugin: {deviceListStrategy: [volume-mounts, cdi-cri], passDeviceSpecs: true}}\n" +
+			"kubedevice: {migLayouts: [{instances: [7g.80gb]}]}": "migStrategy mixed, deviceListStrategy cdi-cri and " +
+			"volume-mounts, passDeviceSpecs true, 1 migLayouts",
+	} {
+		config, err := Parse([]byte(content))
+		if got := config.String(); got != want || err != nil {
+			t.Errorf("%s: %q, %v, want %q", content, got, err, want)
+		}
+	}
+	if got, want := Default().String(), "migStrategy mixed, deviceListStrategy envvar"; !strings.HasPrefix(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

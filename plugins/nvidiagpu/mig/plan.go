@@ -126,7 +126,7 @@ func (p *Planner) Change(there []Instance, idle []int, layout []string) Change {
 			if found && len(remove) > len(best.Remove) {
 				continue
 			}
-			kept := without(there, remove)
+			kept := withoutInstances(there, remove)
 			missing := lacks(kept, layout[:length])
 			if found && len(remove) == len(best.Remove) && len(missing) >= len(best.Create) {
 				continue
@@ -136,7 +136,7 @@ func (p *Planner) Change(there []Instance, idle []int, layout []string) Change {
 			}
 		}
 		if found {
-			best.Short = lacks(append(without(there, best.Remove), best.Create...), layout)
+			best.Short = lacks(append(withoutInstances(there, best.Remove), best.Create...), layout)
 			return best
 		}
 	}
@@ -153,8 +153,8 @@ func members(list []int, set int) (elements []int) {
 	return elements
 }
 
-// without returns the instances but those at some positions.
-func without(there []Instance, positions []int) (kept []Instance) {
+// withoutInstances returns the instances but those at some positions.
+func withoutInstances(there []Instance, positions []int) (kept []Instance) {
 	for i, instance := range there {
 		if !slices.Contains(positions, i) {
 			kept = append(kept, instance)

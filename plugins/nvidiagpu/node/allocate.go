@@ -89,7 +89,7 @@ func (d *Device) Allocate(
 	for _, uuid := range gpus {
 		k := d.find(uuid)
 		if k == nil {
-			return nil, nil, nil, fmt.Errorf("this node has no NVIDIA GPU %q: look at nvidia-smi -L there", uuid)
+			return nil, nil, nil, fmt.Errorf("this node has no NVIDIA GPU %q: see nvidia-smi -L there", uuid)
 		}
 		if k.Partitioned {
 			return nil, nil, nil, fmt.Errorf("NVIDIA GPU %q has been partitioned since it was allocated: no container "+
@@ -102,12 +102,12 @@ func (d *Device) Allocate(
 	for _, uuid := range instances {
 		k, instance := d.findInstance(uuid)
 		if k == nil {
-			return nil, nil, nil, fmt.Errorf("this node has no MIG instance %q: look at nvidia-smi -L there; "+
+			return nil, nil, nil, fmt.Errorf("this node has no MIG instance %q: see nvidia-smi -L there; "+
 				"if it was destroyed, delete the pod", uuid)
 		}
 		capabilities, err := d.capabilities(*k, instance)
 		if err != nil {
-			return nil, nil, nil, fmt.Errorf("give access to MIG instance %q: %w", uuid, err)
+			return nil, nil, nil, fmt.Errorf("allow access to MIG instance %q: %w", uuid, err)
 		}
 		if err := add(*k, capabilities...); err != nil {
 			return nil, nil, nil, err

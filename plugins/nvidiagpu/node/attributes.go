@@ -66,7 +66,7 @@ func (d *Device) describeGPU(k *known) device.Attributes {
 	return attributes
 }
 
-// describeAll asks for the attributes of GPUs that have not answered completely yet. They do not
+// describeAll requests the attributes of GPUs that have not answered completely yet. They do not
 // change while the library is open.
 func (d *Device) describeAll(present []found) {
 	for _, f := range present {

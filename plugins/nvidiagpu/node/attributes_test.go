@@ -82,7 +82,7 @@ func TestGPUsAreDescribedAsNVIDIAsDriverForClaimsDescribesThem(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotKnownOfAGPUIsAbsent(t *testing.T) {
+func TestUnknownAttributesAreLeftOut(t *testing.T) {
 	got := describedBy(t, nvmltest.Machine{Ancestor: [][]int{{0}}, OldDriver: true}, "-1\n")
 	if len(got) != 1 {
 		t.Fatalf("%d GPUs are described", len(got))

@@ -32,13 +32,15 @@ type Paths struct {
 	Minors string
 	// PCI has a link for each PCI device.
 	PCI string
+	// Release has the plugin let go of the driver while it is there. It may be empty.
+	Release string
 }
 
 // DefaultPaths are the paths of a node that says nothing else.
 func DefaultPaths() Paths {
 	return Paths{
 		NVML: nvml.DefaultLibrary, Faults: DefaultFaultsFile, Config: config.DefaultFile, Minors: defaultMinorsFile,
-		PCI: defaultPCIDir,
+		PCI: defaultPCIDir, Release: DefaultReleaseFile,
 	}
 }
 
@@ -47,7 +49,8 @@ type Device struct {
 	paths Paths
 
 	mu          sync.Mutex
-	library     *nvml.Library // nil until Start succeeded
+	library     *nvml.Library // nil until Start succeeded, and while it is released
+	released    bool
 	config      config.Config
 	known       []known // every GPU that ever answered, in the order in which they were found
 	close, wide *groups
@@ -109,6 +112,10 @@ func (d *Device) Start() error {
 	if d.library != nil {
 		return nil
 	}
+	if d.releaseWanted() {
+		return fmt.Errorf("NVIDIA's driver is released, as %s is there: \"kubecri driver take\" removes it",
+			d.paths.Release)
+	}
 	configuration, err := config.Read(d.paths.Config)
 	if err != nil {
 		return fmt.Errorf("read the configuration of NVIDIA GPUs: %w", err)
@@ -121,6 +128,7 @@ func (d *Device) Start() error {
 			err,
 		)
 	}
+	utils.Logf(0, "NVIDIA GPUs are offered with %s (%s)", configuration, d.paths.Config)
 	for _, note := range configuration.Notes {
 		utils.Logf(0, "%s: %s", d.paths.Config, note)
 	}
@@ -129,17 +137,23 @@ func (d *Device) Start() error {
 	return nil
 }
 
-// UpdateNodeInfo asks for the GPUs and how they are, and adds them. A GPU that answered before and
+// UpdateNodeInfo requests the GPUs and how they are, and adds them. A GPU that answered before and
 // does not now is unhealthy until it answers again.
 func (d *Device) UpdateNodeInfo(nodeInfo *types.NodeInfo) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.followRelease()
+	if d.released {
+		gpus, _ := d.offer()
+		gpu.Publish(nodeInfo, gpu.Resource, gpus)
+		return nil
+	}
 	if d.library == nil {
-		return fmt.Errorf("look for NVIDIA GPUs: the driver has not been found yet")
+		return fmt.Errorf("find NVIDIA GPUs: the driver has not been found yet")
 	}
 	present, problems, err := discover(d.library)
 	if err != nil {
-		return fmt.Errorf("look for NVIDIA GPUs: %w", err)
+		return fmt.Errorf("find NVIDIA GPUs: %w", err)
 	}
 	for i := range present {
 		if k := d.find(present[i].uuid); k != nil && present[i].unlisted != nil {
@@ -148,7 +162,7 @@ func (d *Device) UpdateNodeInfo(nodeInfo *types.NodeInfo) error {
 	}
 	problems = append(problems, d.partitionAll(present)...)
 	if err := d.learn(present); err != nil {
-		return fmt.Errorf("look how NVIDIA GPUs are joined: %w", err)
+		return fmt.Errorf("find how NVIDIA GPUs are joined: %w", err)
 	}
 	d.describeAll(present)
 	var missing []string

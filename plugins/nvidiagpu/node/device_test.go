@@ -101,6 +101,7 @@ func TestTheTopologyOfServers(t *testing.T) {
 				for _, list := range []types.ResourceList{want.Capacity, want.Allocatable} {
 					list[types.ResourceName(prefix+"cards")] = 1
 					list[types.ResourceName(prefix+"memory")] = nvmltest.Memory
+					list[types.ResourceName(prefix+"cores")] = 100
 				}
 			}
 			for _, list := range []types.ResourceList{want.Capacity, want.Allocatable, want.KubeCap, want.KubeAlloc} {
@@ -264,7 +265,7 @@ func TestAContainerSeesTheGPUsThatItWasGiven(t *testing.T) {
 		t.Errorf("no GPU: %v, %v", envs, err)
 	}
 	_, _, _, err = d.Allocate(types.NewPodInfo(), given("GPU-of-elsewhere"))
-	if err == nil || err.Error() != `this node has no NVIDIA GPU "GPU-of-elsewhere": look at nvidia-smi -L there` {
+	if err == nil || err.Error() != `this node has no NVIDIA GPU "GPU-of-elsewhere": see nvidia-smi -L there` {
 		t.Errorf("a GPU of elsewhere: %v", err)
 	}
 }

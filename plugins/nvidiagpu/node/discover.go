@@ -30,7 +30,7 @@ func discover(library *nvml.Library) (gpus []found, problems []error, err error)
 		return nil, nil, err
 	}
 	for i := range count {
-		g, err := ask(library, i)
+		g, err := queryGPU(library, i)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("GPU number %d: %w", i, err))
 			continue
@@ -43,7 +43,7 @@ func discover(library *nvml.Library) (gpus []found, problems []error, err error)
 	return gpus, problems, nil
 }
 
-func ask(library *nvml.Library, index int) (g found, err error) {
+func queryGPU(library *nvml.Library, index int) (g found, err error) {
 	if g.device, err = library.Device(index); err != nil {
 		return found{}, err
 	}
@@ -83,7 +83,7 @@ type connection struct {
 	nvlink bool
 }
 
-// join asks how two GPUs are joined. What the driver cannot say counts as apart.
+// join queries how two GPUs are joined. What the driver cannot say counts as apart.
 func join(a, b nvml.Device) (connection, error) {
 	linked, err := nvml.NVLinked(a, b)
 	if err != nil {
@@ -96,7 +96,7 @@ func join(a, b nvml.Device) (connection, error) {
 	return connection{joined: how}, err
 }
 
-// joinPCIe asks how two GPUs are joined without NVLink.
+// joinPCIe queries how two GPUs are joined without NVLink.
 func joinPCIe(a, b nvml.Device) (joined, error) {
 	ancestor, err := nvml.CommonAncestor(a, b)
 	var nvmlErr *nvml.Error

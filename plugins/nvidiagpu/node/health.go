@@ -18,7 +18,7 @@ import (
 // restart of kubecri. It is in a directory that ends with the boot, as the faults do.
 const DefaultFaultsFile = "/run/kubedevice/nvidiagpu-faults.json"
 
-// checkInterval is how often GPUs are asked for what they say of themselves. XIDs are read with
+// checkInterval is how often GPUs are queried for what they say of themselves. XIDs are read with
 // each inventory.
 const checkInterval = 10 * time.Second
 
@@ -27,7 +27,7 @@ const checkInterval = 10 * time.Second
 const maxEvents = 1000
 
 // The reasons why a GPU is unhealthy. An XID has its number behind it. The last group is what the
-// driver asks for.
+// driver requests.
 const (
 	reasonLost          = "Lost"
 	reasonXID           = "Xid"
@@ -49,7 +49,7 @@ type fault struct {
 	Since time.Time `json:"since"`
 	// GPU is the UUID of the GPU that an instance is on. A fault of an instance ends with it, too.
 	GPU string `json:"gpu,omitempty"`
-	// Acted says that the driver has asked for an action since. The fault ends when it asks for
+	// Acted says that the driver has requested an action since. The fault ends when it requests
 	// none any more.
 	Acted bool `json:"acted,omitempty"`
 	// Lost says that the GPU has not answered since. The fault ends when it answers: what has left
@@ -64,7 +64,7 @@ type state struct {
 	gpu     string        // the UUID of an instance's GPU
 	lost    bool          // it does not answer
 	watched bool          // its XIDs are
-	checked time.Time     // when it was last asked for what follows
+	checked time.Time     // when it last reported what follows
 
 	rowRemap, pages bool
 	action          nvml.RecoveryAction
@@ -134,7 +134,7 @@ func (h *health) listen() {
 func (h *health) update(present []found, missing []string) {
 	before := len(h.faults)
 	for _, g := range present {
-		h.list(g)
+		h.setInstances(g)
 	}
 	changed := h.readEvents()
 	for _, g := range present {
@@ -205,13 +205,13 @@ func (h *health) readEvents() (changed bool) {
 		if !known {
 			continue
 		}
-		h.gpus[uuid].checked = time.Time{} // the driver may ask for an action now
+		h.gpus[uuid].checked = time.Time{} // the driver may request an action now
 		counts := h.counts.includes(xid.Number)
 		h.logXID(uuid, xid.Number, counts)
 		if !counts {
 			continue
 		}
-		for _, concerned := range h.concerned(uuid, xid) {
+		for _, concerned := range h.affectedUUIDs(uuid, xid) {
 			changed = true
 			if f := h.faults[concerned]; f != nil {
 				f.XID, f.Acted = xid.Number, false
@@ -284,7 +284,7 @@ func (s *state) judge(f *fault, now time.Time) {
 		next = device.Health{Reason: reasonRowRemap,
 			Message: "a row of its memory has errors and could not be replaced: replace the GPU"}
 	case s.action != nvml.NoAction:
-		next = device.Health{Reason: reasonOf(s.action), Message: "the driver asks: " + s.action.String()}
+		next = device.Health{Reason: reasonOf(s.action), Message: "the driver requests: " + s.action.String()}
 	case s.pages:
 		next = device.Health{Reason: reasonPages,
 			Message: "pages of its memory with errors are in use until the machine is rebooted"}
@@ -318,7 +318,7 @@ func xidMessage(xid uint64, advice string) string {
 // advice says what ends an XID.
 func (s *state) advice() string {
 	if s.actionKnown && s.action != nvml.NoAction {
-		return "the driver asks: " + s.action.String()
+		return "the driver requests: " + s.action.String()
 	}
 	return "reset the GPU or reboot the machine"
 }

@@ -81,7 +81,7 @@ func TestTheHealthOfGPUs(t *testing.T) {
 				map[int]string{3: "RecoveryRequired"}},
 			{"nothing any more", say(0, nvmltest.Health{}), none},
 		}},
-		"an XID stays until the driver has asked for an action and asks no more": {stories: []story{
+		"an XID stays until the driver has requested an action and requests no more": {stories: []story{
 			{"errors of applications are no fault", func(l nvmltest.Library) {
 				for _, xid := range []int{13, 31, 43, 45, 68, 109} {
 					l.Break(t, 0, xid)
@@ -89,7 +89,7 @@ func TestTheHealthOfGPUs(t *testing.T) {
 			}, none},
 			{"a fault", breaks(1, 48), map[int]string{1: "Xid48"}},
 			{"one of another GPU", breaks(2, 62), map[int]string{1: "Xid48", 2: "Xid62"}},
-			{"the driver asks for a reset of the first", say(1, nvmltest.Health{RecoveryAction: 1}),
+			{"the driver requests a reset of the first", say(1, nvmltest.Health{RecoveryAction: 1}),
 				map[int]string{1: "Xid48", 2: "Xid62"}},
 			{"the first is reset", say(1, nvmltest.Health{}), map[int]string{2: "Xid62"}},
 		}},

@@ -12,9 +12,9 @@ import (
 	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/nvml"
 )
 
-// list takes note of the instances that a GPU has. What is known of those that are gone is
+// setInstances takes note of the instances that a GPU has. What is known of those that are gone is
 // forgotten: another one of the same name is a new one.
-func (h *health) list(g found) {
+func (h *health) setInstances(g found) {
 	if h.gpus[g.uuid] == nil {
 		h.gpus[g.uuid] = &state{}
 	}
@@ -48,9 +48,9 @@ func (h *health) family(gpu string) []string {
 	return uuids
 }
 
-// concerned returns the UUIDs of what an XID of a GPU concerns: the instance that the driver names,
-// all of a GPU instance, or the GPU. One of an instance that is gone concerns nothing.
-func (h *health) concerned(gpu string, xid nvml.XID) (uuids []string) {
+// affectedUUIDs returns the UUIDs of what an XID of a GPU concerns: the instance that the driver
+// names, all of a GPU instance, or the GPU. One of an instance that is gone concerns nothing.
+func (h *health) affectedUUIDs(gpu string, xid nvml.XID) (uuids []string) {
 	if xid.GPUInstance == nvml.NoInstance || len(h.instances[gpu]) == 0 {
 		return []string{gpu}
 	}

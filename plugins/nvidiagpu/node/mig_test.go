@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/pkg/sdk/utils"
 
 	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/mig"
 	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/nvmltest"
@@ -43,14 +44,29 @@ func configured(t *testing.T, library nvmltest.Library, configuration string) *D
 	return startedAt(t, paths)
 }
 
+func TestTheStrategiesAreLoggedOnceAtTheStart(t *testing.T) {
+	library := nvmltest.Build(t, pairs4())
+	var lines []string
+	log := utils.Logf
+	t.Cleanup(func() { utils.Logf = log })
+	utils.Logf = func(_ int, format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	d := configured(t, library, "flags: {migStrategy: mixed, plugin: {deviceListStrategy: cdi-cri}}")
+	update(t, d)
+	want := []string{"NVIDIA GPUs are offered with migStrategy mixed, deviceListStrategy cdi-cri, passDeviceSpecs " +
+		"false, 0 migLayouts (" + d.paths.Config + ")"}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Errorf("logged (-want +got):\n%s", diff)
+	}
+}
+
 // devices returns the devices of a node by their names below the close group, and their resource,
-// except memory.
+// except memory and cores.
 func devices(list types.ResourceList) map[string]string {
 	found := map[string]string{}
 	for name := range list {
 		_, device, ok := strings.Cut(string(name), "/gpugrp0/")
 		at := strings.LastIndexByte(device, '/')
-		if ok && device[at+1:] != "memory" {
+		if ok && device[at+1:] != "memory" && device[at+1:] != "cores" {
 			_, device, _ := strings.Cut(device[:at], "/")
 			found[device] = string(name[strings.LastIndexByte(string(name), '/')+1:])
 		}
@@ -123,7 +139,7 @@ func TestPartitionedGPUsAreOfferedByTheStrategy(t *testing.T) {
 
 // An administrator partitions one GPU after the other. Until all are alike, what was counted is
 // counted on, and pods keep what they hold.
-func TestWhatIsNotUniformIsCountedAsBefore(t *testing.T) {
+func TestCountsAreKeptUntilAllGPUsArePartitionedAlike(t *testing.T) {
 	library := nvmltest.Build(t, hopper())
 	uniform := map[int][]nvmltest.Part{0: {library.At("3g.40gb", 0)}, 1: {library.At("3g.40gb", 4)}}
 	large, small := instance(0, 1, 0), instance(1, 1, 0)
@@ -324,7 +340,7 @@ func TestCDIDevicesAreThoseOfTheAllocatedGPUsAndInstances(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotAnInstanceAnyMoreIsNotGiven(t *testing.T) {
+func TestADestroyedInstanceIsNotAllocated(t *testing.T) {
 	library := nvmltest.Build(t, hopper())
 	library.Partition(t, map[int][]nvmltest.Part{1: {library.At("1g.10gb", 0)}})
 	d := configured(t, library, "flags: {migStrategy: mixed, plugin: {passDeviceSpecs: true}}")
@@ -415,7 +431,7 @@ func TestTheHealthOfInstances(t *testing.T) {
 		{"an XID of a GPU instance", func() { library.BreakInstance(t, 1, 62, 3, none) }, both},
 		{"an XID of an instance that is gone", func() { library.BreakInstance(t, 1, 94, 7, 0) }, both},
 		{"an XID of the other GPU", func() { library.Break(t, 0, 48) }, with(both, "gpu/"+nvmltest.UUID(0), "Xid48")},
-		{"the driver asks for a reset", func() { library.Say(t, 1, nvmltest.Health{RecoveryAction: 1}) },
+		{"the driver requests a reset", func() { library.Say(t, 1, nvmltest.Health{RecoveryAction: 1}) },
 			with(all("ResetRequired"), "gpu/"+nvmltest.UUID(0), "Xid48")},
 		{"the GPU is reset", func() { library.Say(t, 1, nvmltest.Health{}) },
 			with(healthy, "gpu/"+nvmltest.UUID(0), "Xid48")},

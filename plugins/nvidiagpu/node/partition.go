@@ -184,9 +184,9 @@ func (p *partitioning) complete() error {
 }
 
 // compute returns the compute instances of a GPU instance.
-func (p *partitioning) compute(of nvml.GPUInstance) (list []nvml.Instance) {
+func (p *partitioning) compute(gpuInstance nvml.GPUInstance) (list []nvml.Instance) {
 	for _, instance := range p.gpu.instances {
-		if instance.GPUInstance == of.ID {
+		if instance.GPUInstance == gpuInstance.ID {
 			list = append(list, instance)
 		}
 	}
@@ -228,7 +228,7 @@ func (p *partitioning) remove(positions []int) (due bool, err error) {
 		return false, nil
 	}
 	if age := time.Since(p.holding.reported); age > fresh {
-		return false, fmt.Errorf("the look at the GPUs has taken so long that a pod may have got a MIG instance which "+
+		return false, fmt.Errorf("reading the GPUs has taken so long that a pod may have got a MIG instance which "+
 			"is in the way of the layout: who held it was known %v ago, which may be %v", age.Round(time.Second), fresh)
 	}
 	for _, i := range positions {

@@ -17,6 +17,9 @@ import (
 func (d *Device) DeviceUsage() (map[string]device.Usage, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.released {
+		return nil, nil // it is not known
+	}
 	if d.library == nil {
 		return nil, errors.New("read the usage of NVIDIA GPUs: the driver has not been found yet")
 	}

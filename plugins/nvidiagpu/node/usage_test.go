@@ -45,7 +45,7 @@ func usageBy(t *testing.T, d *Device) map[string]device.Usage {
 // readings compares usage.
 var readings = cmp.Comparer(func(a, b device.Reading) bool { return a == b })
 
-func TestWhatTheDriverCannotSayOfUsageIsUnknown(t *testing.T) {
+func TestUsageThatTheDriverCannotReportIsUnknown(t *testing.T) {
 	library := nvmltest.Build(t, hopper())
 	library.Partition(t, map[int][]nvmltest.Part{1: {library.At("1g.10gb", 0), library.At("3g.40gb", 4)}})
 	d := configured(t, library, "")

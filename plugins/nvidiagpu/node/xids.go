@@ -31,7 +31,7 @@ var applicationXIDs = []uint64{
 }
 
 // recoveryActionXID says that what the GPU needs to recover has changed, also back to nothing. The
-// GPU is asked for that then, so it is no fault by itself.
+// GPU reports that then, so it is no fault by itself.
 const recoveryActionXID = 154
 
 // xids are a list of XIDs in the environment.

@@ -54,33 +54,34 @@ func (d Device) Describe() (about Description, err error) {
 		return problem == nil
 	}
 	var name [nameLength]C.char
-	if known("ask a GPU for its name", C.library_name(&d.library.functions, d.handle, &name[0], nameLength)) {
+	if known("query a GPU for its name", C.library_name(&d.library.functions, d.handle, &name[0], nameLength)) {
 		about.Name = C.GoString(&name[0])
 	}
 	var brand C.int
-	if known("ask a GPU for its brand", C.library_brand(&d.library.functions, d.handle, &brand)) {
+	if known("query a GPU for its brand", C.library_brand(&d.library.functions, d.handle, &brand)) {
 		about.Brand = brands[brand]
 	}
 	var architecture C.uint
-	if known("ask a GPU for its architecture", C.library_architecture(&d.library.functions, d.handle, &architecture)) {
+	if known("query a GPU for its architecture",
+		C.library_architecture(&d.library.functions, d.handle, &architecture)) {
 		about.Architecture = architectures[architecture]
 	}
 	var major, minor C.int
-	if known("ask a GPU for its compute capability",
+	if known("query a GPU for its compute capability",
 		C.library_compute_capability(&d.library.functions, d.handle, &major, &minor)) {
 		about.ComputeCapability = fmt.Sprintf("%d.%d", major, minor)
 	}
 	var version [versionLength]C.char
-	if known("ask the driver for its version",
+	if known("query the driver for its version",
 		C.library_driver_version(&d.library.functions, &version[0], versionLength)) {
 		about.Driver = C.GoString(&version[0])
 	}
 	var cuda C.int
-	if known("ask the driver for the version of CUDA", C.library_cuda_version(&d.library.functions, &cuda)) {
+	if known("query the driver for the version of CUDA", C.library_cuda_version(&d.library.functions, &cuda)) {
 		about.CUDA = fmt.Sprintf("%d.%d", cuda/1000, cuda%1000/10)
 	}
 	var pci C.struct_nvml_pci
-	if known("ask a GPU for its PCI address", C.library_pci(&d.library.functions, d.handle, &pci)) {
+	if known("query a GPU for its PCI address", C.library_pci(&d.library.functions, d.handle, &pci)) {
 		about.Address = fmt.Sprintf("%04x:%02x:%02x.0", pci.domain, pci.bus, pci.device)
 	}
 	return about, err

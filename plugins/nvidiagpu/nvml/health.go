@@ -30,7 +30,7 @@ const (
 // there come again. GPUs before Ampere do not know.
 func (d Device) RowRemapFailed() (bool, error) {
 	var failed C.uint
-	err := d.library.check("ask a GPU for its remapped rows",
+	err := d.library.check("query a GPU for its remapped rows",
 		C.library_remap_failed(&d.library.functions, d.handle, &failed))
 	return failed != 0, err
 }
@@ -39,7 +39,7 @@ func (d Device) RowRemapFailed() (bool, error) {
 // reboot. GPUs since Ampere do not know.
 func (d Device) PagesPending() (bool, error) {
 	var pending C.int
-	err := d.library.check("ask a GPU for its retired pages",
+	err := d.library.check("query a GPU for its retired pages",
 		C.library_pages_pending(&d.library.functions, d.handle, &pending))
 	return pending != 0, err
 }
@@ -47,7 +47,7 @@ func (d Device) PagesPending() (bool, error) {
 // RecoveryAction returns what the driver needs. Old drivers do not know.
 func (d Device) RecoveryAction() (RecoveryAction, error) {
 	var action C.uint
-	err := d.library.check("ask what a GPU needs to recover",
+	err := d.library.check("query what a GPU needs to recover",
 		C.library_field(&d.library.functions, d.handle, recoveryActionField, &action))
 	return RecoveryAction(action), err
 }

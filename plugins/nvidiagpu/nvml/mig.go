@@ -56,7 +56,7 @@ func IsMissing(err error) bool {
 // drivers that don't know MIG are not.
 func (d Device) Partitioned() (bool, error) {
 	var mode C.uint
-	err := d.library.check("ask a GPU for its MIG mode", C.library_mig_mode(&d.library.functions, d.handle, &mode))
+	err := d.library.check("query a GPU for its MIG mode", C.library_mig_mode(&d.library.functions, d.handle, &mode))
 	if IsMissing(err) {
 		return false, nil
 	}
@@ -66,7 +66,7 @@ func (d Device) Partitioned() (bool, error) {
 // Minor returns the number of the GPU's device node: 0 of /dev/nvidia0.
 func (d Device) Minor() (int, error) {
 	var minor C.uint
-	err := d.library.check("ask a GPU for its device node", C.library_minor(&d.library.functions, d.handle, &minor))
+	err := d.library.check("query a GPU for its device node", C.library_minor(&d.library.functions, d.handle, &minor))
 	return int(minor), err
 }
 
@@ -138,13 +138,13 @@ func (d Device) instance(handle Device, profiles []mig.Profile) (instance Instan
 		return instance, err
 	}
 	var gi, ci C.uint
-	if err := d.library.check("ask a MIG instance for its number",
+	if err := d.library.check("query a MIG instance for its number",
 		C.library_mig_ids(&d.library.functions, handle.handle, &gi, &ci)); err != nil {
 		return instance, err
 	}
 	instance.GPUInstance, instance.ComputeInstance = uint32(gi), uint32(ci)
 	var attributes C.struct_nvml_attributes
-	if err := d.library.check("ask a MIG instance for its size",
+	if err := d.library.check("query a MIG instance for its size",
 		C.library_mig_attributes(&d.library.functions, handle.handle, &attributes)); err != nil {
 		return instance, err
 	}
@@ -188,31 +188,31 @@ func (d Device) gpuInstance(id uint32) (GPUInstance, error) {
 
 func (l *Library) describe(gi C.nvml_gi) (GPUInstance, error) {
 	var info C.struct_nvml_gi_info
-	err := l.check("ask what a GPU instance is", C.library_gi_info(&l.functions, gi, &info))
+	err := l.check("query what a GPU instance is", C.library_gi_info(&l.functions, gi, &info))
 	return GPUInstance{
 		ID: uint32(info.id), Profile: uint32(info.profile),
 		Place: mig.Place{Start: int(info.placement.start), Size: int(info.placement.size)},
 	}, err
 }
 
-// Profiles returns the kinds of GPU instances that the GPU can have. They are asked for once.
+// Profiles returns the kinds of GPU instances that the GPU can have. They are read once.
 func (d Device) Profiles() ([]mig.Profile, error) {
 	d.library.mu.Lock()
 	defer d.library.mu.Unlock()
 	if list, ok := d.library.profiles[d.handle]; ok {
 		return list, nil
 	}
-	list, err := d.askProfiles()
+	list, err := d.queryProfiles()
 	if err == nil {
 		d.library.profiles[d.handle] = list
 	}
 	return list, err
 }
 
-func (d Device) askProfiles() (list []mig.Profile, err error) {
+func (d Device) queryProfiles() (list []mig.Profile, err error) {
 	for index := range C.uint(profileCount) {
 		var profile C.struct_nvml_gi_profile
-		err := d.library.check("ask a GPU for its MIG profiles",
+		err := d.library.check("query a GPU for its MIG profiles",
 			C.library_gi_profile(&d.library.functions, d.handle, index, &profile))
 		var nvmlErr *Error
 		if errors.As(err, &nvmlErr) && (nvmlErr.Code == NotSupported || nvmlErr.Code == invalidArgument) {
@@ -238,7 +238,7 @@ func (d Device) askProfiles() (list []mig.Profile, err error) {
 func (d Device) places(profile uint32) (list []mig.Place, err error) {
 	var placements [maxPlaces]C.struct_nvml_placement
 	count := C.uint(maxPlaces)
-	if err := d.library.check("ask where a MIG profile can be", C.library_gi_placements(
+	if err := d.library.check("query where a MIG profile can be", C.library_gi_placements(
 		&d.library.functions, d.handle, C.uint(profile), &placements[0], &count)); err != nil {
 		return nil, err
 	}
@@ -296,7 +296,7 @@ func (d Device) CreateComputeInstance(gpuInstance uint32, profile mig.Profile) e
 	}
 	for index := range C.uint(ciProfileCount) {
 		var kind C.struct_nvml_ci_profile
-		err := d.library.check("ask a GPU instance for its compute profiles",
+		err := d.library.check("query a GPU instance for its compute profiles",
 			C.library_ci_profile(&d.library.functions, gi, index, &kind))
 		if IsMissing(err) {
 			continue

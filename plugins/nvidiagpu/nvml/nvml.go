@@ -124,7 +124,7 @@ func (l *Library) Device(index int) (Device, error) {
 func (d Device) UUID() (string, error) {
 	var uuid [uuidLength]C.char
 	code := C.library_uuid(&d.library.functions, d.handle, &uuid[0], uuidLength)
-	if err := d.library.check("ask a GPU for its UUID", code); err != nil {
+	if err := d.library.check("query a GPU for its UUID", code); err != nil {
 		return "", err
 	}
 	return C.GoString(&uuid[0]), nil
@@ -141,7 +141,7 @@ func (d Device) Memory() (int64, error) {
 // CommonAncestor returns what joins two GPUs over PCIe.
 func CommonAncestor(a, b Device) (Ancestor, error) {
 	var level C.int
-	err := a.library.check("ask how two GPUs are joined",
+	err := a.library.check("query how two GPUs are joined",
 		C.library_common_ancestor(&a.library.functions, a.handle, b.handle, &level))
 	return Ancestor(level), err
 }
@@ -150,7 +150,7 @@ func CommonAncestor(a, b Device) (Ancestor, error) {
 // the GPUs don't know NVLink, it does not.
 func NVLinked(a, b Device) (bool, error) {
 	var status C.int
-	err := a.library.check("ask whether NVLink joins two GPUs",
+	err := a.library.check("query whether NVLink joins two GPUs",
 		C.library_p2p_status(&a.library.functions, a.handle, b.handle, nvlinkCapability, &status))
 	var nvmlErr *Error
 	if errors.As(err, &nvmlErr) && (nvmlErr.Code == NotSupported || nvmlErr.Code == FunctionNotFound) {

@@ -12,7 +12,7 @@ import (
 	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/nvmltest"
 )
 
-func TestWhatNVMLSaysIsRead(t *testing.T) {
+func TestDevicesAreReadFromNVML(t *testing.T) {
 	fake := nvmltest.Build(t, nvmltest.Machine{
 		Ancestor: [][]int{{0, 20, 50}, {20, 0, 50}, {50, 50, 0}},
 		NVLink:   [][]bool{{false, false, true}, {false, false, false}, {true, false, false}},
@@ -59,7 +59,7 @@ func TestWhatNVMLSaysIsRead(t *testing.T) {
 	fake.Lose(t, 1)
 	_, err = devices[1].UUID()
 	if nvmlErr := new(nvml.Error); !errors.As(err, &nvmlErr) || nvmlErr.Code != 15 ||
-		err.Error() != "ask a GPU for its UUID: NVML: GPU is lost" {
+		err.Error() != "query a GPU for its UUID: NVML: GPU is lost" {
 		t.Errorf("UUID of a lost GPU: %v", err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/kubedevice/kubedevice/plugins/simgpu/sim"
 )
 
-// configEnv names the configuration file.
+// configEnv names the configuration file, or is what it would have: {count: 8, topology: [2, 4]}
 const configEnv = "KUBEDEVICE_SIMGPU_CONFIG"
 
 // CreateDevicePlugin is the entry point.

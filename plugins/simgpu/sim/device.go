@@ -25,7 +25,8 @@ const VisibleDevices = "SIMGPU_VISIBLE_DEVICES"
 // Device is the simulated GPUs of this node. It reads its file for each inventory: what changes
 // there, changes on the node.
 type Device struct {
-	file string
+	file   string // or where the text is from
+	inline []byte // in place of the file's content
 
 	mu      sync.Mutex
 	content []byte            // of the file, when it was last parsed; nil before
@@ -44,9 +45,13 @@ var (
 // reasonSimulated is why a GPU is unhealthy.
 const reasonSimulated = "Simulated"
 
-// New returns the GPUs that the file describes.
-func New(file string) *Device {
-	return &Device{file: file}
+// New returns the GPUs that a file describes. A source that begins with a brace is no path but what
+// such a file would have, as YAML in one line.
+func New(source string) *Device {
+	if strings.HasPrefix(source, "{") {
+		return &Device{file: "the text in its place", inline: []byte(source)}
+	}
+	return &Device{file: source}
 }
 
 // GetName returns the plugin's name.
@@ -126,9 +131,12 @@ func (d *Device) load() (Config, error) {
 // read returns what the file says. A file that has not changed is not parsed again. The mutex is
 // held.
 func (d *Device) read() (Config, error) {
-	content, err := os.ReadFile(d.file)
-	if err != nil {
-		return Config{}, fmt.Errorf("read simulated GPUs: %w", err)
+	content := d.inline
+	if content == nil {
+		var err error
+		if content, err = os.ReadFile(d.file); err != nil {
+			return Config{}, fmt.Errorf("read simulated GPUs: %w", err)
+		}
 	}
 	if d.content != nil && bytes.Equal(content, d.content) {
 		return d.config, nil

@@ -54,6 +54,21 @@ func (m *machine) update() *types.NodeInfo {
 	return node
 }
 
+func TestTheFilesContentMayReplaceItsPath(t *testing.T) {
+	if !canMakeNodes(t) {
+		t.Skip("this user may not make device nodes")
+	}
+	m := newMachine(t)
+	m.device = New("{count: 2, idPrefix: gpu-, topology: [2], deviceDir: " + m.dir + "}")
+	if got := m.update().KubeCap["nvidia.com/gpu"]; got != 2 {
+		t.Errorf("the node has %d GPUs, want 2", got)
+	}
+	m.device = New("{count: 2, colour: red}")
+	if err := m.device.Start(); err == nil || !strings.Contains(err.Error(), "colour") {
+		t.Errorf("with an unknown field: %v", err)
+	}
+}
+
 // nodes lists the directory: name and device number.
 func (m *machine) nodes() []string {
 	m.t.Helper()
@@ -104,8 +119,10 @@ func TestTheNodeIsWhatTheFileSaysAtAnyTime(t *testing.T) {
 		"nvidia.com/gpu": 2,
 		"resource/group/gpugrp1/0/gpugrp0/0/gpu/sim-0/cards":  1,
 		"resource/group/gpugrp1/0/gpugrp0/0/gpu/sim-0/memory": 100,
+		"resource/group/gpugrp1/0/gpugrp0/0/gpu/sim-0/cores":  100,
 		"resource/group/gpugrp1/0/gpugrp0/0/gpu/sim-1/cards":  1,
 		"resource/group/gpugrp1/0/gpugrp0/0/gpu/sim-1/memory": 100,
+		"resource/group/gpugrp1/0/gpugrp0/0/gpu/sim-1/cores":  100,
 	}, node.Allocatable); diff != "" {
 		t.Errorf("allocatable (-want +got):\n%s", diff)
 	}
@@ -206,7 +223,7 @@ func TestAFileThatCannotBeReadIsAnErrorThatNamesIt(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoDeviceNodeIsNotOverwritten(t *testing.T) {
+func TestFilesThatAreNoDeviceNodesAreNotOverwritten(t *testing.T) {
 	m := newMachine(t)
 	m.write("count: 1")
 	if err := os.MkdirAll(m.dir, 0o755); err != nil {

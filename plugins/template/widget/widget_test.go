@@ -60,7 +60,7 @@ func TestOtherDevicesAreNoWidgets(t *testing.T) {
 	}
 }
 
-func TestWhatAContainerMeans(t *testing.T) {
+func TestRequestsOfAContainerAreRead(t *testing.T) {
 	tests := map[string]struct {
 		count    int64
 		requests types.ResourceList

@@ -24,8 +24,8 @@ import (
 // holders is how many pods hold a GPU.
 const holders = 8
 
-// stopLimit is how long the cluster may take to stop.
-const stopLimit = time.Minute
+// stopTimeout is how long the cluster may take to stop.
+const stopTimeout = time.Minute
 
 // auditPolicy logs each write once.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
@@ -57,7 +57,7 @@ func (b *bench) run(ctx context.Context, counts []int) (r *result, err error) {
 		return nil, err
 	}
 	defer func() {
-		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 		err = errors.Join(err, c.Stop(stopping))
 	}()

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -26,10 +25,15 @@ import (
 // gpuResource is how simulated GPUs are counted.
 const gpuResource = "nvidia.com/gpu"
 
-// startKubecri starts the real program with simulated GPUs, on a node that knows its pods from
-// before, as after a restart while the API server is away. It returns when a container of the
-// device pod was allocated its device, and so the pod's grant is written.
-func (b *bench) startKubecri(ctx context.Context, dir, upstream string) (*process, error) {
+// startKubecri starts the real program of that variant with simulated GPUs, on a node that knows
+// its pods from before, as after a restart while the API server is away. It returns when a
+// container of the device pod was allocated its device, and so the pod's grant is written.
+func (b *bench) startKubecri(ctx context.Context, variant, dir, upstream string) (*process, error) {
+	build := b.builds[variant]
+	dir, err := os.MkdirTemp(dir, "kubecri-")
+	if err != nil {
+		return nil, err
+	}
 	state := filepath.Join(dir, "state")
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return nil, err
@@ -41,7 +45,7 @@ func (b *bench) startKubecri(ctx context.Context, dir, upstream string) (*proces
 	if err := os.Mkdir(plugins, 0o755); err != nil {
 		return nil, err
 	}
-	plugin, err := filepath.Abs(b.plugin)
+	plugin, err := filepath.Abs(build.plugin)
 	if err != nil {
 		return nil, err
 	}
@@ -56,9 +60,10 @@ func (b *bench) startKubecri(ctx context.Context, dir, upstream string) (*proces
 	if err := os.WriteFile(inventory, fmt.Appendf(nil, "count: 8\ndeviceDir: %s\n", devices), 0o644); err != nil {
 		return nil, err
 	}
-	socket := filepath.Join(filepath.Dir(upstream), "kubecri.sock")
-	command := exec.Command(b.binary, "--container-runtime-endpoint=unix://"+socket, "--cri-upstream=unix://"+upstream,
-		"--state-dir="+state, "--cridevices="+plugins, "--metrics-bind-address=", "--hostname-override="+nodeName)
+	socket := filepath.Join(filepath.Dir(upstream), filepath.Base(dir)+".sock")
+	command := exec.Command(build.program, "--container-runtime-endpoint=unix://"+socket,
+		"--cri-upstream=unix://"+upstream, "--state-dir="+state,
+		"--cridevices="+plugins, "--metrics-bind-address=", "--hostname-override="+nodeName)
 	command.Env = append(os.Environ(), "KUBEDEVICE_SIMGPU_CONFIG="+inventory)
 	p, err := start(ctx, socket, command)
 	if err != nil {
@@ -92,18 +97,16 @@ func rememberPods(ctx context.Context, file string) error {
 		defer close(watched)
 		registry.Watch(ctx, client, nodeName)
 	}()
-	for began := time.Now(); registry.Check() != nil; {
-		if time.Since(began) > startLimit {
-			cancel()
-			<-watched
-			return fmt.Errorf("make the file of the node's pods: %w", registry.Check())
-		}
-		time.Sleep(time.Millisecond)
-	}
+	waiting, stop := context.WithTimeout(ctx, startTimeout)
+	defer stop()
+	err := await.Success(waiting, "the node's pods", func(context.Context) error { return registry.Check() })
 	cancel()
 	<-watched
+	if err != nil {
+		return fmt.Errorf("make the file of the node's pods: %w", err)
+	}
 	registry.KeepSaved(ctx, file)
-	_, err := os.Stat(file)
+	_, err = os.Stat(file)
 	return err
 }
 
@@ -122,7 +125,7 @@ func awaitCall(ctx context.Context, socket string, w *workload) error {
 		return err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return await.Success(ctx, "a call to "+socket, func(ctx context.Context) error {
 		_, err := call(ctx, conn, w)

@@ -10,6 +10,10 @@
 // message (re-encode). Each is a process of its own. All take turns in each of several rounds, in
 // which they are started again, and the client, which does not decode, is the same for all.
 //
+// With -against=DIR, the kubecri of another build takes turns with them, and what a call of this
+// build takes is printed as a ratio to it, with its bounds: so a change is compared with the commit
+// before.
+//
 // It prints a table and writes it, with all numbers as JSON, to the directory -out. It judges
 // nothing by its exit status: at the end it says which of the project's goals hold on this machine.
 package main
@@ -44,6 +48,7 @@ func run(ctx context.Context, args []string) error {
 	out := flags.String("out", "", "directory for the results (default: bench in -output)")
 	only := flags.String("only", "",
 		"measure the workloads whose names fit this regular expression alone; there are no goals then")
+	against := flags.String("against", "", "the -output of another build, to compare its kubecri with")
 	rounds := flags.Int("rounds", 5, "how often everything is started and measured")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -61,11 +66,15 @@ func run(ctx context.Context, args []string) error {
 	if err := os.MkdirAll(*out, 0o755); err != nil {
 		return err
 	}
-	b := &bench{binary: filepath.Join(*output, "kubecri"), plugin: filepath.Join(*output, "plugins",
-		"simulated", "simgpu.so")}
-	for _, built := range []string{b.binary, b.plugin} {
-		if _, err := os.Stat(built); err != nil {
-			return fmt.Errorf("%w; run make build", err)
+	b := &bench{builds: map[string]build{kubecri: buildIn(*output)}}
+	if *against != "" {
+		b.builds[other] = buildIn(*against)
+	}
+	for _, build := range b.builds {
+		for _, built := range []string{build.program, build.plugin} {
+			if _, err := os.Stat(built); err != nil {
+				return fmt.Errorf("%w; run make build", err)
+			}
 		}
 	}
 	// On the same disk as the results, so that files are really written: a temporary directory may

@@ -24,14 +24,30 @@ const (
 	splice   = "splice"
 	kubecri  = "kubecri"
 	reencode = "re-encode"
+	other    = "kubecri of -against"
 )
 
 // variants are all of them, the baseline first.
-var variants = []string{direct, splice, kubecri, reencode}
+var variants = []string{direct, splice, kubecri, reencode, other}
+
+// build is where the programs of a build are.
+type build struct {
+	program, plugin string
+}
+
+// buildIn returns those in the directory of build products.
+func buildIn(output string) build {
+	return build{
+		program: filepath.Join(output, "kubecri"),
+		plugin:  filepath.Join(output, "plugins", "simulated", "simgpu.so"),
+	}
+}
 
 // bench is one run.
 type bench struct {
-	scratch, binary, plugin string
+	scratch string
+	// builds are those of the variants that are a kubecri.
+	builds map[string]build
 	// ready is a call that kubecri can answer when all of it has started.
 	ready *workload
 }
@@ -101,14 +117,19 @@ func (b *bench) round(ctx context.Context, round int, all []*workload, taken sam
 		}
 		processes[role] = p
 	}
-	p, err := b.startKubecri(ctx, dir, upstream)
-	if err != nil {
-		return err
+	for variant := range b.builds {
+		p, err := b.startKubecri(ctx, variant, dir, upstream)
+		if err != nil {
+			return fmt.Errorf("%s: %w", variant, err)
+		}
+		processes[variant] = p
 	}
-	processes[kubecri] = p
 	for _, w := range all {
 		for i := range variants {
 			variant := variants[(i+round)%len(variants)]
+			if processes[variant] == nil {
+				continue
+			}
 			s, err := take(ctx, w, processes[variant])
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", w.name, variant, err)

@@ -16,7 +16,10 @@ func (r *result) print(to io.Writer) error {
 	for _, w := range r.Workloads {
 		fmt.Fprintf(table, "%s\t\t\t\t\n", w.Name)
 		for _, variant := range variants {
-			c := w.Variants[variant]
+			c, measured := w.Variants[variant]
+			if !measured {
+				continue
+			}
 			format, cpu := "%+.3f ms", fmt.Sprintf("%.3f ms", c.CPU/1000)
 			if variant == direct {
 				format, cpu = "%.3f ms", "-"
@@ -39,6 +42,11 @@ func (r *result) print(to io.Writer) error {
 	}
 	for _, g := range r.Goals {
 		if _, err := fmt.Fprintln(to, g); err != nil {
+			return err
+		}
+	}
+	for _, c := range r.Against {
+		if _, err := fmt.Fprintln(to, c); err != nil {
 			return err
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// startLimit is how long a program may take until it answers.
-const startLimit = 30 * time.Second
+// startTimeout is how long a program may take until it answers.
+const startTimeout = 30 * time.Second
 
 // process is a program that serves a socket.
 type process struct {
@@ -42,7 +42,7 @@ func start(ctx context.Context, socket string, command *exec.Cmd) (*process, err
 		// How it ended shows in what it said.
 		_ = command.Wait()
 	}()
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {
 		conn, err := net.Dial("unix", socket)

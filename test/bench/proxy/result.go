@@ -15,6 +15,8 @@ type result struct {
 	Workloads  []workloadResult `json:"workloads"`
 	GrantWrite grantResult      `json:"grantWrite"`
 	Goals      []goal           `json:"goals"`
+	// Against compares with the other build, if there is one.
+	Against []comparison `json:"against,omitempty"`
 }
 
 type workloadResult struct {
@@ -40,8 +42,8 @@ type grantResult struct {
 	BareFile float64 `json:"bareWithoutFolder"`
 }
 
-// of returns what the variants of a workload cost, or nothing if it was left out.
-func (r *result) of(workload string) map[string]cost {
+// costsOf returns what the variants of a workload cost, or nothing if it was left out.
+func (r *result) costsOf(workload string) map[string]cost {
 	for _, w := range r.Workloads {
 		if w.Name == workload {
 			return w.Variants
@@ -66,6 +68,7 @@ func summarize(all []*workload, taken samples, written *grantWrites) *result {
 		r.Workloads = append(r.Workloads, workloadResult{w.name, w.callers, w.callers * w.calls * rounds, variants})
 	}
 	r.Goals = goalsOf(r)
+	r.Against = compareBuilds(all, taken)
 	return r
 }
 

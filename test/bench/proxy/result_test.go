@@ -4,6 +4,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ func TestAQuantileIsOneOfTheValues(t *testing.T) {
 	}
 }
 
-func TestWhatAProxyAddsIsTakenRoundByRound(t *testing.T) {
+func TestCostsOfAProxyAreComparedRoundByRound(t *testing.T) {
 	round := func(took time.Duration, cpu time.Duration, peak int64) sample {
 		return sample{[]time.Duration{took * time.Microsecond}, cpu * time.Microsecond, peak}
 	}
@@ -36,15 +37,41 @@ func TestWhatAProxyAddsIsTakenRoundByRound(t *testing.T) {
 	}
 }
 
+func TestBuildsAreComparedRoundByRound(t *testing.T) {
+	round := func(took, cpu time.Duration) sample {
+		return sample{[]time.Duration{took * time.Microsecond}, cpu * time.Microsecond, 0}
+	}
+	all := []*workload{{name: "list"}, {name: "short"}}
+	taken := samples{
+		// The second round was slow for both.
+		"list": {
+			kubecri: {round(11, 2), round(110, 6), round(12, 2)},
+			other:   {round(10, 1), round(100, 3), round(10, 1)},
+		},
+		// It took less CPU than can be read.
+		"short": {kubecri: {round(10, 0)}, other: {round(10, 0)}},
+	}
+	want := []comparison{
+		{Workload: "list", Time: ratio{Median: 1.1}, CPU: ratio{Median: 2}},
+		{Workload: "short", Time: ratio{Median: 1}},
+	}
+	if got := compareBuilds(all, taken); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := compareBuilds(all, samples{"list": {kubecri: {round(1, 1)}}}); got != nil {
+		t.Errorf("without another build: %v", got)
+	}
+}
+
 func TestAGoalHoldsUpToItsBound(t *testing.T) {
 	for name, test := range map[string]struct {
 		goal goal
 		want bool
 	}{
-		"at the bound":                 {below("", 3, 1, 3), true},
-		"above it":                     {below("", 3.1, 1, 3), false},
-		"below it":                     {below("", 1, 1, 3), true},
-		"a baseline that adds nothing": {below("", 1, 0, 3), false},
+		"at the bound":                 {ratioGoal("", 3, 1, 3), true},
+		"above it":                     {ratioGoal("", 3.1, 1, 3), false},
+		"below it":                     {ratioGoal("", 1, 1, 3), true},
+		"a baseline that adds nothing": {ratioGoal("", 1, 0, 3), false},
 	} {
 		if test.goal.Holds != test.want || strings.Contains(test.goal.String(), "DOES NOT") == test.want {
 			t.Errorf("%s: %v", name, test.goal)

@@ -89,7 +89,7 @@ func (r *runtime) answer(_ any, stream grpc.ServerStream) error {
 }
 
 // list takes the number of containers from the filter. Without one there are none: that is kubecri
-// asking for itself.
+// requesting itself.
 func (r *runtime) list(raw []byte) ([]byte, error) {
 	var request runtimeapi.ListContainersRequest
 	if err := proto.Unmarshal(raw, &request); err != nil {

@@ -18,13 +18,13 @@ import (
 	"github.com/kubedevice/kubedevice/test/bench/scheduler/report"
 )
 
-// batchLimit is how long a scheduler may take to bind the pods of a batch, and to say so.
-const batchLimit = 5 * time.Minute
+// batchTimeout is how long a scheduler may take to bind the pods of a batch, and to say so.
+const batchTimeout = 5 * time.Minute
 
 // batch returns what it costs a side to bind a batch of pods, and removes them. Both schedulers are
 // stopped before and after it; while it is measured, the other one is.
 func (d *trial) batch(ctx context.Context, s side) (cost report.Sample, err error) {
-	limited, cancel := context.WithTimeoutCause(ctx, batchLimit, fmt.Errorf("not all were in %v", batchLimit))
+	limited, cancel := context.WithTimeoutCause(ctx, batchTimeout, fmt.Errorf("not all were in %v", batchTimeout))
 	defer cancel()
 	outcome, err := d.bench.watchOutcome(limited)
 	if err != nil {

@@ -56,10 +56,10 @@ func (p *process) metrics(ctx context.Context) (readings, error) {
 }
 
 // value returns a metric without labels, 0 if there is none.
-func (r readings) value(name string) float64 { return r.by("", name)[""] }
+func (r readings) value(name string) float64 { return r.sumBy("", name)[""] }
 
-// by returns the sum of a metric by a label's value.
-func (r readings) by(label testutil.LabelName, name string) map[string]float64 {
+// sumBy returns the sum of a metric by a label's value.
+func (r readings) sumBy(label testutil.LabelName, name string) map[string]float64 {
 	sums := map[string]float64{}
 	for _, sample := range r[name] {
 		sums[string(sample.Metric[label])] += float64(sample.Value)
@@ -72,7 +72,7 @@ const point = "extension_point"
 // points returns how long extension points took per scheduled pod since before, in milliseconds.
 func (r readings) points(before readings) map[string]float64 {
 	const name = "scheduler_framework_extension_point_duration_seconds_sum"
-	spent, spentBefore := r.by(point, name), before.by(point, name)
+	spent, spentBefore := r.sumBy(point, name), before.sumBy(point, name)
 	pods := r.scheduled() - before.scheduled()
 	took := map[string]float64{}
 	for at := range spent {
@@ -83,15 +83,15 @@ func (r readings) points(before readings) map[string]float64 {
 
 // scheduled returns how many pods were scheduled: every one passes Reserve once.
 func (r readings) scheduled() float64 {
-	return r.by(point, "scheduler_framework_extension_point_duration_seconds_count")["Reserve"]
+	return r.sumBy(point, "scheduler_framework_extension_point_duration_seconds_count")["Reserve"]
 }
 
 // refusals returns how often a pod was tried and fit nowhere.
 func (r readings) refusals() float64 {
-	return r.by("result", "scheduler_schedule_attempts_total")["unschedulable"]
+	return r.sumBy("result", "scheduler_schedule_attempts_total")["unschedulable"]
 }
 
 // calls returns how often a device scheduler was called.
 func (r readings) calls(plugin string) float64 {
-	return r.by("plugin", "kubedevice_scheduler_plugin_calls_total")[plugin]
+	return r.sumBy("plugin", "kubedevice_scheduler_plugin_calls_total")[plugin]
 }

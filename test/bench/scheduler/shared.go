@@ -47,7 +47,7 @@ func (s shared) run(ctx context.Context, b *bench, nodes int) (result report.Sha
 		return result, err
 	}
 	names := [2]string{"shared-ours", "shared-upstreams"}
-	limited, cancel := context.WithTimeoutCause(ctx, drainLimit, fmt.Errorf("it was not in %v", drainLimit))
+	limited, cancel := context.WithTimeoutCause(ctx, drainTimeout, fmt.Errorf("it was not in %v", drainTimeout))
 	defer cancel()
 	for i, ours := range []bool{true, false} {
 		scheduler, err := b.start(names[i], ours)

@@ -54,7 +54,7 @@ func (t tenants) run(ctx context.Context, b *bench, nodes int) (result report.Te
 		return result, err
 	}
 	defer scheduler.stop()
-	limited, cancel := context.WithTimeoutCause(ctx, drainLimit, fmt.Errorf("it was not in %v", drainLimit))
+	limited, cancel := context.WithTimeoutCause(ctx, drainTimeout, fmt.Errorf("it was not in %v", drainTimeout))
 	defer cancel()
 	if err := scheduler.awaitReady(limited); err != nil {
 		return result, fmt.Errorf("%w; its log ends with:\n%s", err, scheduler.said())

@@ -58,7 +58,7 @@ func (b *bench) compare(ctx context.Context, c comparison, nodes, free int) (pai
 	if err != nil {
 		return pair, err
 	}
-	for round := 0; round < b.rounds || d.load.left(b.whatIfs); round++ {
+	for round := 0; round < b.rounds || d.load.isShort(b.whatIfs); round++ {
 		began := time.Now()
 		samples, err := d.round(ctx)
 		if err != nil {

@@ -80,7 +80,7 @@ func (w variant) usesClaims() bool { return w.requests[0].claimed > 0 }
 
 // fill is the part of the GPUs that pods may use when all request the same, and when they don't:
 // then what is free at the end is in pieces, and a pod that does not fit would be waited
-// for in vain.
+// for without success.
 const fill, fillMixed = 0.9, 0.4
 
 // podsOn returns how many of the wanted pods so many free nodes get at a time.

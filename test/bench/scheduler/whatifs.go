@@ -40,8 +40,8 @@ func (l *load) count() int64 {
 	return l.answered.Load()
 }
 
-// left reports whether fewer than the wanted questions were answered.
-func (l *load) left(wanted int) bool { return l.count() < int64(wanted) }
+// isShort reports whether fewer than the wanted questions were answered.
+func (l *load) isShort(wanted int) bool { return l.count() < int64(wanted) }
 
 // newLoad makes the users.
 func (b *bench) newLoad() (*load, error) {

@@ -37,7 +37,7 @@ func run(ctx context.Context) error {
 	settings := flag.String("settings", "",
 		"only these settings, separated by commas; a dot may stand for each space in their names")
 	modes := flag.String("modes", "", "only these modes of kubecri, separated by commas: cri, nri")
-	print := flag.Bool("print", false, "print the table as docs/attacks.md has it, and attack nothing")
+	print := flag.Bool("print", false, "print the table as test/attack/README.md has it, and attack nothing")
 	flag.Parse()
 	if *print {
 		fmt.Print(attack.Markdown(options.Attempts))

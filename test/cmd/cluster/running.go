@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// stopLimit is how long taking a cluster down may take.
-const stopLimit = time.Minute
+// stopTimeout is how long taking a cluster down may take.
+const stopTimeout = time.Minute
 
 // directory returns the cluster's directory that --dir names.
 func directory(dir string) (string, error) {
@@ -39,7 +39,7 @@ func newDownCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(command.Context(), stopLimit)
+			ctx, cancel := context.WithTimeout(command.Context(), stopTimeout)
 			defer cancel()
 			return cluster.Down(ctx, path)
 		},

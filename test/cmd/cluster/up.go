@@ -19,8 +19,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// startLimit is how long a cluster may take to start, on a busy machine with few cores.
-const startLimit = 3 * time.Minute
+// startTimeout is how long a cluster may take to start, on a busy machine with few cores.
+const startTimeout = 3 * time.Minute
 
 // The words that stand in a program's place for doing without KubeDevice's.
 const (
@@ -125,7 +125,7 @@ func up(ctx context.Context, flags upFlags) error {
 	if err := build(ctx, options.Programs, options.Extras()...); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	began := time.Now()
 	started, err := cluster.Start(ctx, options)

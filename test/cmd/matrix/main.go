@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command matrix runs end-to-end tests on older and newer Kubernetes and containerd, and enters
-// what came of them in docs/versions.md: see package matrix.
+// what came of them in docs/deploy/versions.md: see package matrix.
 package main
 
 import (

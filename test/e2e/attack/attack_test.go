@@ -1,8 +1,8 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package attack makes a sample of the attempts that make attack makes, and holds docs/attacks.md
-// equal to their table.
+// Package attack makes a sample of the attempts that make attack makes, and holds
+// test/attack/README.md equal to their table.
 package attack
 
 import (

@@ -12,14 +12,13 @@ import (
 	"testing"
 
 	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
 )
 
 // What deploy/kustomize installs works like what Helm installs, and goes as completely. The
-// commands are those of docs/chart.md.
+// commands are those of docs/deploy/chart.md.
 func TestKustomizeInstallsAndLeavesNothing(t *testing.T) {
-	if !*full {
-		t.Skip("only with -full, as in make chart-stories: hack/chart holds it equal to what Helm installs")
-	}
+	clustertest.OnlyInFull(t, "hack/chart holds it equal to what Helm installs")
 	s := beginWithoutNamespace(t)
 	overlay := s.overlay()
 

@@ -6,7 +6,6 @@
 package chart
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,9 +30,6 @@ var (
 	// root is the directory of the checkout, dir one for the test's files.
 	root, dir string
 )
-
-// full is for make chart-stories.
-var full = flag.Bool("full", false, "tell all stories to their end, also what others have in a similar way")
 
 // timeout is how long a story may take.
 const timeout = 5 * time.Minute

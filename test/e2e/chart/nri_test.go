@@ -73,7 +73,7 @@ func TestHelmInstallsIntoAClusterThatKnowsNothingAndLeavesNothing(t *testing.T) 
 	s.checkRunsOn(pair)
 
 	s.loseTheKey()
-	if *full {
+	if clustertest.Full() {
 		s.refuse("pre-upgrade", "upgrade", "kubedevice", root+"/deploy/chart", "--reuse-values",
 			"--set=image.tag=missing", "--timeout=5s")
 		s.helm("rollback", "kubedevice", "1", "--wait", "--timeout=2m")
@@ -98,9 +98,7 @@ func TestHelmInstallsIntoAClusterThatKnowsNothingAndLeavesNothing(t *testing.T) 
 // A node is given back when its label goes, once no pod holds a device of it, and with drain, Helm
 // has the pods evicted.
 func TestANodeComesAndGoesWithItsLabel(t *testing.T) {
-	if !*full {
-		t.Skip("only with -full, as in make chart-stories: uninstalling with drain has a test with the proxy")
-	}
+	clustertest.OnlyInFull(t, "uninstalling with drain has a test with the proxy")
 	s := begin(t)
 	s.helm(s.install(values())...)
 	s.label(`"true"`)
@@ -147,14 +145,11 @@ func (s *story) deploy(pod *corev1.Pod) *appsv1.Deployment {
 func (s *story) handedOver(deployment *appsv1.Deployment) {
 	s.Helper()
 	selector := metav1.FormatLabelSelector(deployment.Spec.Selector)
-	for {
+	clustertest.Await(s.ctx, s, "a pod of "+deployment.Name+" that the cluster's own scheduler has", func() bool {
 		pods, err := shared.Client.CoreV1().Pods(s.namespace).List(s.ctx, metav1.ListOptions{LabelSelector: selector})
 		s.must(err)
-		if len(pods.Items) == 1 && pods.Items[0].Spec.SchedulerName == corev1.DefaultSchedulerName {
-			break
-		}
-		clustertest.Pause(s.ctx, s, "a pod of "+deployment.Name+" that the cluster's own scheduler has")
-	}
+		return len(pods.Items) == 1 && pods.Items[0].Spec.SchedulerName == corev1.DefaultSchedulerName
+	})
 	s.kubectl("--namespace="+s.namespace, "delete", "deployment", deployment.Name, "--cascade=foreground")
 }
 
@@ -162,15 +157,12 @@ func (s *story) handedOver(deployment *appsv1.Deployment) {
 // scheduler's name.
 func (s *story) awaitPolicy() {
 	s.Helper()
-	for {
+	clustertest.Await(s.ctx, s, "the API server to take notice of the policy", func() bool {
 		admitted, err := shared.Client.CoreV1().Pods(s.namespace).Create(s.ctx, s.gpuPod("admitted", 1),
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		s.must(err)
-		if admitted.Spec.SchedulerName == "kubedevice-scheduler" {
-			return
-		}
-		clustertest.Pause(s.ctx, s, "the API server to take notice of the policy")
-	}
+		return admitted.Spec.SchedulerName == "kubedevice-scheduler"
+	})
 }
 
 // refuseWhatCannotWork tries values that are wrong, and images that are missing. Nothing is left.

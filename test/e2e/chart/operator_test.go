@@ -44,12 +44,10 @@ func installOperatorCRDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, kind := range monitored {
-		for {
-			if _, err := shared.Kubectl(ctx, "get", kind); err == nil {
-				break
-			}
-			clustertest.Pause(ctx, t, "the API server to serve "+kind)
-		}
+		clustertest.Await(ctx, t, "the API server to serve "+kind, func() bool {
+			_, err := shared.Kubectl(ctx, "get", kind)
+			return err == nil
+		})
 	}
 }
 

@@ -6,13 +6,14 @@ package chart
 import (
 	"path/filepath"
 	"testing"
+
+	"github.com/kubedevice/kubedevice/test/clustertest"
 )
 
-// Manifests were applied by hand before the chart: docs/chart.md says how Helm takes them over.
+// Manifests were applied by hand before the chart: docs/deploy/chart.md says how Helm takes them
+// over.
 func TestHelmTakesOverManifestsThatWereApplied(t *testing.T) {
-	if !*full {
-		t.Skip("only with -full, as in make chart-stories: another story installs where nothing was applied")
-	}
+	clustertest.OnlyInFull(t, "another story installs where nothing was applied")
 	s := begin(t)
 	manifests := []string{
 		"--filename=" + filepath.Join(root, "deploy", "rbac"),

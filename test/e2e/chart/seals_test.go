@@ -13,11 +13,9 @@ import (
 )
 
 // Where pods hold devices already, seals are turned on step by step, and no container notices. The
-// commands are those of README and docs/chart.md.
+// commands are those of README and docs/deploy/chart.md.
 func TestSealsAreTurnedOnWherePodsHoldDevices(t *testing.T) {
-	if !*full {
-		t.Skip("only with -full, as in make chart-stories: test/e2e/seals turns them on without the chart")
-	}
+	clustertest.OnlyInFull(t, "test/e2e/seals turns them on without the chart")
 	s := beginWithoutNamespace(t)
 	s.helm(append(s.install(values()), "--create-namespace", "--set=seals.mode=off")...)
 	s.label(`"true"`)

@@ -4,6 +4,8 @@
 package chart
 
 import (
+	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -17,7 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubedevice/kubedevice/test/clustertest"
+	"github.com/kubedevice/kubedevice/test/await"
 )
 
 // state is all objects of the cluster and all files of its nodes, as far as a program could leave
@@ -29,8 +31,8 @@ type state struct {
 	files map[string]bool
 }
 
-// look reads the state.
-func (s *story) look() *state {
+// inspect reads the state.
+func (s *story) inspect() *state {
 	s.Helper()
 	found := &state{objects: map[string]string{}, files: map[string]bool{}}
 	lists, err := discovery.NewDiscoveryClientForConfigOrDie(shared.Client.Config).ServerPreferredResources()
@@ -99,24 +101,24 @@ func (s *story) content(object *unstructured.Unstructured) string {
 	return string(text)
 }
 
-// leaveLimit is how long what was deleted may take to be gone.
-const leaveLimit = 2 * time.Minute
+// leaveTimeout is how long what was deleted may take to be gone.
+const leaveTimeout = 2 * time.Minute
 
 // checkNothingIsLeft fails the test unless everything is as it was before, once what was deleted is
 // gone.
 func (s *story) checkNothingIsLeft() {
 	s.Helper()
-	for began := time.Now(); ; clustertest.Pause(s.ctx, s, "everything to be gone") {
-		after := s.look()
+	ctx, cancel := context.WithTimeout(s.ctx, leaveTimeout)
+	defer cancel()
+	if err := await.Success(ctx, "everything to be gone", func(context.Context) error {
+		after := s.inspect()
 		objects := cmp.Diff(s.before.objects, after.objects)
 		before, now := slices.Sorted(maps.Keys(s.before.files)), slices.Sorted(maps.Keys(after.files))
-		files := cmp.Diff(before, now)
-		if objects == "" && files == "" {
-			return
+		if files := cmp.Diff(before, now); objects != "" || files != "" {
+			return fmt.Errorf("objects (-before +after):\n%s\nfiles of the nodes (-before +after):\n%s", objects, files)
 		}
-		if time.Since(began) > leaveLimit {
-			s.Errorf("objects (-before +after):\n%s\nfiles of the nodes (-before +after):\n%s", objects, files)
-			return
-		}
+		return nil
+	}); err != nil {
+		s.Error(err)
 	}
 }

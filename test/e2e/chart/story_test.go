@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubedevice/kubedevice/pkg/node/enrolment"
+	"github.com/kubedevice/kubedevice/test/await"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/observe"
 )
@@ -67,7 +68,7 @@ func begin(t *testing.T) *story {
 	for _, node := range shared.Nodes {
 		s.kubelets[node.Name] = node.Kubelet.PID()
 	}
-	s.before = s.look()
+	s.before = s.inspect()
 	return s
 }
 
@@ -77,26 +78,26 @@ func beginWithoutNamespace(t *testing.T) *story {
 	t.Helper()
 	s := begin(t)
 	s.kubectl("delete", "namespace", system)
-	s.before = s.look()
+	s.before = s.inspect()
 	return s
 }
 
 // awaitGoneNamespaces waits until the namespaces of the story before are gone.
 func (s *story) awaitGoneNamespaces() {
 	s.Helper()
-	for {
+	clustertest.Await(s.ctx, s, "namespaces to be gone", func() bool {
 		list, err := shared.Client.CoreV1().Namespaces().List(s.ctx, metav1.ListOptions{})
 		s.must(err)
 		if !slices.ContainsFunc(list.Items, func(namespace corev1.Namespace) bool {
 			return namespace.DeletionTimestamp != nil
 		}) {
-			return
+			return true
 		}
-		clustertest.Pause(s.ctx, s, "namespaces to be gone")
-	}
+		return false
+	})
 }
 
-// loadImages gives all nodes the images, as docs/images.md says.
+// loadImages gives all nodes the images, as docs/deploy/images.md says.
 func (s *story) loadImages() {
 	s.Helper()
 	for _, layout := range layouts() {
@@ -194,19 +195,18 @@ func (s *story) label(value string) {
 // awaitEnrolled waits until so many nodes are enrolled, and no others are on their way.
 func (s *story) awaitEnrolled(want int) {
 	s.Helper()
-	for {
+	err := await.Until(s.ctx, "the nodes to be enrolled or to have left", func(ctx context.Context) (bool, error) {
 		nodes := shared.Client.CoreV1().Nodes()
-		begun, err := nodes.List(s.ctx, metav1.ListOptions{LabelSelector: enrolment.GroupLabel})
-		s.must(err)
-		done, err := nodes.List(s.ctx, metav1.ListOptions{LabelSelector: enrolment.Label})
-		s.must(err)
-		if len(begun.Items) == want && len(done.Items) == want {
-			return
+		begun, err := nodes.List(ctx, metav1.ListOptions{LabelSelector: enrolment.GroupLabel})
+		if err != nil {
+			return false, err
 		}
-		if s.ctx.Err() != nil {
-			s.showPods()
-		}
-		clustertest.Pause(s.ctx, s, "the nodes to be enrolled or given back")
+		done, err := nodes.List(ctx, metav1.ListOptions{LabelSelector: enrolment.Label})
+		return err == nil && len(begun.Items) == want && len(done.Items) == want, err
+	})
+	if err != nil {
+		s.showPods()
+		s.Fatal(err)
 	}
 }
 

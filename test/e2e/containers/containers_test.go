@@ -42,7 +42,7 @@ func TestNoRandomContainerStartsWithWhatItsVendorsRuntimeWouldObey(t *testing.T)
 // Without this, the test above could pass because it reads the wrong files, or because there is
 // nothing in the containers.
 func TestWithoutTheFirewallRandomContainersStartWithWhatTheirVendorsRuntimesWouldObey(t *testing.T) {
-	const sample = 50
+	const sample = 80
 	for index, mode := range modes {
 		t.Run(string(mode), func(t *testing.T) {
 			ctx := begin(t, 4*time.Minute)
@@ -50,7 +50,8 @@ func TestWithoutTheFirewallRandomContainersStartWithWhatTheirVendorsRuntimesWoul
 			n.switchOffFirewall(ctx, t)
 			found := map[string]int{
 				"NVIDIA_VISIBLE_DEVICES=": 0, "the mount ": 0, "AMD_VISIBLE_DEVICES=": 0, "in the mode oci": 0,
-				"ASCEND_VISIBLE_DEVICES=": 0, "more by ": 0,
+				"ASCEND_VISIBLE_DEVICES=": 0, "more by ": 0, "XILINX_VISIBLE_DEVICES=": 0, "XILINX_VISIBLE_CARDS=": 0,
+				"MTHREADS_VISIBLE_DEVICES=": 0, "WIDGET_VISIBLE_DEVICES=": 0, "WIDGET_CARDS_": 0,
 			}
 			n.attempt(ctx, t, sample, func(int) {}, func(_ container, devices []string) {
 				for what := range found {
@@ -69,15 +70,20 @@ func TestWithoutTheFirewallRandomContainersStartWithWhatTheirVendorsRuntimesWoul
 	}
 }
 
-// attempt creates that many random containers, in batches of 1 to *pods pods. It calls before for
-// each pod, with the number of containers that were created, and inspect for each container that
-// has started, with what vendors' runtimes would obey of it. One of four pods holds a device.
+// attempt creates that many random containers, in batches of 1 to *pods pods: half of them by the
+// next seed. It calls before for each pod, with the number of containers that were created, and
+// inspect for each container that has started, with what vendors' runtimes would obey of it. One of
+// four pods holds a device.
 func (n *node) attempt(ctx context.Context, t *testing.T, want int, before func(done int),
 	inspect func(c container, devices []string)) (c counts) {
 	t.Helper()
 	g := newGenerator(*seed)
 	images := n.giveImages(ctx, t, g)
 	for c.created < want {
+		if g.seed == *seed && 2*c.created >= want {
+			g = newGenerator(*seed + 1)
+			images = n.giveImages(ctx, t, g)
+		}
 		var batch []*sandbox
 		for range 1 + g.IntN(*pods) {
 			if c.created >= want {
@@ -148,7 +154,7 @@ func (n *node) restart(ctx context.Context, t *testing.T) {
 	if err := n.Kubecri.Start(); err != nil {
 		t.Fatal(err)
 	}
-	n.awaitAsked(ctx, t)
+	n.awaitRegistered(ctx, t)
 }
 
 // expectRegistered fails the test unless the log of kubecri says that it was registered each time

@@ -63,7 +63,7 @@ func (c *counts) check(t *testing.T) {
 // none of the container's own, such as that kubecri has not decided in time.
 var reasons = []string{
 	" are allowed: ",
-	"asks for devices that the container was not allocated",
+	"requests devices that the container was not allocated",
 	"decides which devices the container runtime gives it, and cannot be overridden",
 	"stands twice, in its image or in image and pod, and cannot be overridden",
 }
@@ -78,19 +78,24 @@ func expectRefusal(t *testing.T, what string, err error) {
 	}
 }
 
-// Sizes in bytes that are below all bounds of kubecri's, with all that the runtime adds.
-const moderateContainer, moderatePod = 280 << 10, 420 << 10
+// Sizes in bytes, and a number of strings, that are below all bounds of kubecri's, with all that
+// the runtime adds.
+const (
+	moderateContainer, moderatePod = 280 << 10, 420 << 10
+	moderateStrings                = 9000
+)
 
 // isAcceptable reports whether a container of a pod has nothing in it for which kubecri refuses it:
 // it is not large, requests no devices by mount or annotation, and what it requests by variables
 // can be overridden in the mode. It knows nothing of kubecri's code.
 func isAcceptable(mode cluster.Mode, p pod, c container) bool {
-	all := p.size()
+	all, texts := p.size(), p.strings()
 	for _, other := range p.containers {
-		all += other.size(mode)
+		all, texts = all+other.size(), texts+other.strings()
 	}
-	if c.size(mode) > moderateContainer || p.size() > moderateContainer ||
-		mode == cluster.ModeNRI && all > moderatePod {
+	if c.size() > moderateContainer || p.size() > moderateContainer ||
+		c.strings() > moderateStrings || p.strings() > moderateStrings ||
+		mode == cluster.ModeNRI && (all > moderatePod || texts > moderateStrings) {
 		return false
 	}
 	for key := range p.annotations {
@@ -99,21 +104,27 @@ func isAcceptable(mode cluster.Mode, p pod, c container) bool {
 		}
 	}
 	for _, mount := range c.GetMounts() {
-		if strings.HasPrefix(mount.GetContainerPath(), "/var/run/nvidia-container-devices") {
+		if listsDevices(mount.GetContainerPath()) {
+			return false
+		}
+	}
+	for volume := range c.image.config.Volumes {
+		if listsDevices(volume) { // NRI does not tell it from a mount of the pod's
 			return false
 		}
 	}
 	env := c.environment()
 	return isOverridable(mode, env) && !(p.requestsDevice(c) && slices.ContainsFunc(env, func(entry string) bool {
-		name, _, _ := strings.Cut(entry, "=")
-		return limits(name)
+		name, value, _ := strings.Cut(entry, "=")
+		return limits(name, value)
 	}))
 }
 
 // isOverridable reports whether all that vendors' runtimes would obey of an environment can be
-// overridden. The proxy appends to it, and AMD's runtime reserves what earlier ones request. NRI
-// replaces the first of a name; of two that begin as a vendor's runtime obeys it, the second stays.
-// What takes effect without a device has no value that does nothing.
+// overridden. The proxy appends to it, which is too late where a runtime takes the first or any,
+// and AMD's runtime reserves what earlier ones request. NRI replaces the first of a name; of two
+// that begin as a vendor's runtime obeys it, the second stays. What takes effect without a device
+// has no value that does nothing.
 func isOverridable(mode cluster.Mode, env []string) bool {
 	if slices.ContainsFunc(env, needsNoDevice) {
 		return false
@@ -122,16 +133,22 @@ func isOverridable(mode cluster.Mode, env []string) bool {
 		var c config
 		c.Process.Env = env
 		habana, set := c.first("HABANA_VISIBLE_DEVICES")
-		return !(set && !strings.HasSuffix(habana, "=none")) && !slices.ContainsFunc(env, func(entry string) bool {
+		card, isCard := c.first("WIDGET_CARDS_")
+		if set && !strings.HasSuffix(habana, "=none") || isCard && !strings.HasSuffix(card, "=none") {
+			return false
+		}
+		return !slices.ContainsFunc(env, func(entry string) bool {
 			name, value, _ := strings.Cut(entry, "=")
 			isAMDs := name == "AMD_VISIBLE_DEVICES" || strings.HasPrefix(name, "DOCKER_RESOURCE_")
-			return strings.HasPrefix(entry, "ASCEND_VISIBLE_DEVICES=Ascend") || isAMDs && value != "none"
+			return strings.HasPrefix(entry, "ASCEND_VISIBLE_DEVICES=Ascend") || isAMDs && value != "none" ||
+				name == "MTHREADS_VISIBLE_DEVICES" && value != "void"
 		})
 	}
 	seen := map[string]bool{}
 	for _, entry := range env {
 		name, _, _ := strings.Cut(entry, "=")
-		isMadeUp := strings.HasPrefix(name, "DOCKER_RESOURCE_") || strings.HasPrefix(name, "HABANA_VISIBLE_DEVICES_")
+		isMadeUp := slices.ContainsFunc([]string{"DOCKER_RESOURCE_", "HABANA_VISIBLE_DEVICES_", "WIDGET_CARDS_"},
+			func(start string) bool { return strings.HasPrefix(name, start) })
 		if isMadeUp && seen[name] {
 			return false
 		}
@@ -150,23 +167,35 @@ func (c container) environment() []string {
 	return env
 }
 
-// size returns about how many bytes of the container and its image kubecri sees in the mode.
-func (c container) size(mode cluster.Mode) int {
+// size returns about how many bytes the container and its image have in messages to NRI plugins,
+// which bound them in both modes.
+func (c container) size() int {
 	size := proto.Size(c.ContainerConfig)
+	for _, variable := range c.GetEnvs() {
+		size += 2 * strings.Count(string(variable.GetValue()), notUTF8)
+	}
 	texts := slices.Clone(c.image.config.Env)
-	if mode == cluster.ModeNRI {
-		if len(c.GetCommand())+len(c.GetArgs()) == 0 {
-			texts = append(texts, c.image.config.Cmd...)
-		}
-		for key, value := range c.image.config.Labels {
-			texts = append(texts, key, value)
-		}
+	if len(c.GetCommand())+len(c.GetArgs()) == 0 {
+		texts = append(texts, c.image.config.Cmd...)
+	}
+	for key, value := range c.image.config.Labels {
+		texts = append(texts, key, value)
 	}
 	for _, text := range texts {
 		size += len(text) + 4
 	}
 	return size
 }
+
+// strings returns about how many strings the container and its image have in such messages.
+func (c container) strings() int {
+	return len(c.GetEnvs()) + len(c.GetCommand()) + len(c.GetArgs()) + 2*len(c.GetLabels()) +
+		2*len(c.GetAnnotations()) + 6*len(c.GetMounts()) + len(c.image.config.Env) + len(c.image.config.Cmd) +
+		2*len(c.image.config.Labels)
+}
+
+// strings returns how many strings the pod has without its containers.
+func (p pod) strings() int { return 2*len(p.annotations) + 2*len(p.labels) }
 
 // size returns about how many bytes the pod has without its containers.
 func (p pod) size() (size int) {

@@ -5,6 +5,7 @@ package containers
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -22,6 +23,8 @@ var (
 		"NVIDIA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES", "DOCKER_RESOURCE_GPU",
 		"DOCKER_RESOURCE_X", "HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES_X", "ASCEND_VISIBLE_DEVICES",
 		"CUDA_VERSION", "NVIDIA_DRIVER_CAPABILITIES", "nvidia_visible_devices", "MODE", "PATH",
+		"XILINX_VISIBLE_DEVICES", "XILINX_VISIBLE_CARDS", "MTHREADS_VISIBLE_DEVICES", "WIDGET_VISIBLE_DEVICES",
+		"WIDGET_CARDS_X",
 	}
 	values = []string{"all", "0", "0,1", "", "none", "void", "GPU-0", "Ascend910-0", "nvidia.com/gpu=all"}
 )
@@ -43,10 +46,32 @@ var (
 	limiting     = []string{"NVIDIA_GPU_MEMORY_REQUEST", "NVIDIA_GPU_MEMORY_LIMIT", "ASCEND_VNPU_SPECS"}
 )
 
-// generator makes random images and pods.
-type generator struct{ *rand.Rand }
+// switches are variables by which a container that has devices would get others or more with these
+// values, for which kubecri refuses it. With others they do nothing.
+var switches = map[string]string{"ASCEND_RUNTIME_OPTIONS": "NODRV,VIRTUAL", "ASCEND_ALLOW_LINK": "True"}
 
-func newGenerator(seed uint64) generator { return generator{rand.New(rand.NewPCG(seed, 0))} }
+// notUTF8 is what values of Secrets may have in them. The runtime stores three bytes for it.
+const notUTF8 = "\xff"
+
+// devicePaths are paths in containers that name devices, to people or to vendors' runtimes, and
+// deviceLists those by which NVIDIA's runtime finds them. They are of mounts and of images'
+// volumes.
+var (
+	devicePaths = []string{
+		"/dev/nvidia0", "/dev/kfd", "/dev/dri/card0", "/dev/char/195:0", "/run/nvidia-container-devices/all",
+	}
+	deviceLists = []string{
+		"/all", "/0", "/0,1", "/cdi/nvidia.com/gpu/all", "/cdi/amd.com/gpu=0", "/imex/0", "//./0", "s/0",
+	}
+)
+
+// generator makes random images and pods.
+type generator struct {
+	*rand.Rand
+	seed uint64
+}
+
+func newGenerator(seed uint64) generator { return generator{rand.New(rand.NewPCG(seed, 0)), seed} }
 
 func pick[T any](g generator, list []T) T { return list[g.IntN(len(list))] }
 
@@ -60,6 +85,10 @@ func (g generator) variable() (name, value string) {
 	}
 	if g.chance(100) {
 		return pick(g, limiting), pick(g, values)
+	}
+	if g.chance(60) {
+		name = pick(g, slices.Sorted(maps.Keys(switches)))
+		return name, pick(g, []string{switches[name], switches[name], "NODRV", ""})
 	}
 	name, value = pick(g, names), pick(g, values)
 	if g.chance(4) {
@@ -105,11 +134,21 @@ func (g generator) image(name string) randomImage {
 			config.Labels[fmt.Sprint("label-", i)] = text
 		}
 	}
+	if g.chance(6) {
+		path := pick(g, devicePaths)
+		if g.chance(3) {
+			path = listOfDevices + pick(g, deviceLists)
+		}
+		config.Volumes = map[string]struct{}{path: {}}
+	}
 	return randomImage{name, config}
 }
 
-// texts returns texts of that many bytes together.
+// texts returns texts of that many bytes together, or up to a few ten thousand that are short.
 func (g generator) texts(size int) (texts []string) {
+	if g.chance(4) {
+		return slices.Repeat([]string{strings.Repeat("t", g.IntN(3))}, size/20)
+	}
 	for left := size; left > 0; left -= 1000 {
 		texts = append(texts, strings.Repeat("t", min(left, 1000)))
 	}
@@ -199,10 +238,16 @@ func (g generator) container(name string, image randomImage) container {
 		}
 	}
 	for range g.IntN(8) {
-		put(g.variable())
+		name, value := g.variable()
+		if g.chance(20) && name != "PATH" { // a Secret
+			value += strings.Repeat(notUTF8, 1+g.IntN(3))
+		}
+		put(name, value)
 	}
 	if g.chance(6) { // a ConfigMap with prefix
-		prefix := pick(g, []string{"", " ", "DOCKER_RESOURCE_", "HABANA_VISIBLE_DEVICES_", "APP_"})
+		prefix := pick(g, []string{
+			"", " ", "DOCKER_RESOURCE_", "HABANA_VISIBLE_DEVICES_", "WIDGET_CARDS_", "APP_", "APP_",
+		})
 		for i := range 1 + g.IntN(900) {
 			put(fmt.Sprint(prefix, "KEY", i), pick(g, values))
 		}
@@ -210,6 +255,11 @@ func (g generator) container(name string, image randomImage) container {
 	if g.chance(5) {
 		for i, text := range g.texts(g.size()) {
 			put(fmt.Sprint("LARGE_", i), text)
+		}
+	}
+	if g.chance(20) {
+		for i, text := range g.texts(g.size() / 4) {
+			put(fmt.Sprint("BYTES_", i), strings.Repeat(notUTF8, len(text)))
 		}
 	}
 	if g.chance(10) {
@@ -220,7 +270,12 @@ func (g generator) container(name string, image randomImage) container {
 	}
 	if g.chance(10) {
 		c.Mounts = append(c.Mounts, &runtimeapi.Mount{
-			HostPath: "/dev/null", ContainerPath: "/var/run/nvidia-container-devices/" + pick(g, values[:3]),
+			HostPath: "/dev/null", ContainerPath: listOfDevices + pick(g, deviceLists),
+		})
+	}
+	if g.chance(6) {
+		c.Mounts = append(c.Mounts, &runtimeapi.Mount{
+			HostPath: pick(g, append(deviceFiles, "/dev/null")), ContainerPath: pick(g, devicePaths),
 		})
 	}
 	if g.chance(10) {

@@ -92,7 +92,7 @@ func (n *node) createAndKill(ctx context.Context, t *testing.T, batch []pod, r *
 	if err := <-created; err != nil {
 		t.Fatal(err)
 	}
-	n.awaitAsked(ctx, t)
+	n.awaitRegistered(ctx, t)
 	running = n.expectNothingObeyed(ctx, t)
 	n.removeAll(ctx, t)
 	return interrupted, running

@@ -4,8 +4,9 @@
 // Package containers creates random containers on real container runtimes, one with kubecri as an
 // NRI plugin and one behind kubecri as a proxy, and reads of the config.json that runc gets what
 // the runtimes of vendors would obey. Images and pods have variables of vendors in all spellings,
-// twice and with blanks, arguments and labels, and are as large as NRI can take and larger. The
-// same containers without the device firewall show that the test can fail.
+// twice, with blanks and with values that are not UTF-8, arguments and labels, mounts and volumes
+// at paths of devices, and are as large as NRI can take and larger. The same containers without the
+// device firewall show that the test can fail.
 //
 // The kubelets are stopped: the tests create containers as kubelets do, which is faster.
 package containers
@@ -22,10 +23,10 @@ import (
 )
 
 var (
-	created = flag.Int("containers", 60, "how many containers are created in each mode")
+	created = flag.Int("containers", 80, "how many containers are created in each mode")
 	times   = flag.Int("registrations", 3, "how often kubecri is killed meanwhile, and is registered again")
 	pods    = flag.Int("pods", 30, "how many pods there are at most at a time, and while all CPUs are busy")
-	seed    = flag.Uint64("seed", 1, "of the random containers")
+	seed    = flag.Uint64("seed", 1, "of the first half of the random containers; the second half has the next one")
 )
 
 // shared is a cluster of a node in each of the modes, as options describe it.
@@ -35,12 +36,20 @@ var (
 	options cluster.Options
 )
 
+// A vendor that is not built in, as the configuration of the nodes declares it, and its file.
+// Which of its variables the vendor's runtime takes is not known.
+const (
+	declaredFile   = "/dev/mtgpu0"
+	declaredVendor = `[{"name":"mthreads.com","deviceFiles":["` + declaredFile + `"],"variables":[` +
+		`{"name":"MTHREADS_VISIBLE_DEVICES","nothing":"void","takes":"any"}]}]`
+)
+
 // cgroups is the parent of the nodes' cgroups.
 var cgroups string
 
 func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, prepare, use)) }
 
-func prepare(string) (cluster.Options, error) {
+func prepare(dir string) (cluster.Options, error) {
 	var err error
 	if options, err = clustertest.Options("e2e-containers", len(modes)); err != nil {
 		return options, err
@@ -48,10 +57,14 @@ func prepare(string) (cluster.Options, error) {
 	for i, mode := range modes {
 		node := &options.Nodes[i]
 		node.Mode = mode
-		node.Kubecri.Args = append(node.Kubecri.Args, "--v=2") // with which it logs that it is registered
+		node.Kubecri.Args = []string{
+			"--cridevices=" + dir, "--device-firewall-vendors=" + declaredVendor,
+			"--v=2", // with which it logs that it is registered
+		}
 	}
+	options.Visible = append(options.Visible, dir)
 	cgroups = "/" + cluster.CgroupName(options.Dir)
-	return options, nil
+	return options, clustertest.AddDevicePlugins(dir, "testdata/widgets")
 }
 
 func use(c *cluster.Cluster) error {

@@ -38,6 +38,7 @@ import (
 type node struct {
 	*cluster.Node
 	runtimeapi.RuntimeServiceClient
+	conn      *grpc.ClientConn // to what the kubelet calls
 	mode      cluster.Mode
 	program   cluster.Program // kubecri
 	namespace string
@@ -45,7 +46,7 @@ type node struct {
 }
 
 // deviceFiles stand for the devices of vendors whose variables the firewall guards then.
-var deviceFiles = []string{"/dev/kfd", "/dev/hl0", "/dev/davinci_manager"}
+var deviceFiles = []string{"/dev/kfd", "/dev/hl0", "/dev/davinci_manager", declaredFile}
 
 // takeOver stops the kubelet of the node with that index, and returns the node until the test ends.
 func takeOver(ctx context.Context, t *testing.T, index int) *node {
@@ -66,7 +67,7 @@ func takeOver(ctx context.Context, t *testing.T, index int) *node {
 		t.Fatal(err)
 	}
 	n := &node{
-		Node: of, RuntimeServiceClient: runtimeapi.NewRuntimeServiceClient(conn),
+		Node: of, RuntimeServiceClient: runtimeapi.NewRuntimeServiceClient(conn), conn: conn,
 		mode: modes[index], program: *options.Nodes[index].Kubecri,
 		namespace: clustertest.Namespace(t, shared.Client),
 	}
@@ -108,12 +109,12 @@ func (n *node) prepare(ctx context.Context, p pod) (*sandbox, error) {
 			Name: c.GetMetadata().GetName(), Image: image.Busybox,
 		})
 	}
+	// The node has no kubelet that says that it is ready.
+	object.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	if p.requests == "" {
 		object.Spec.NodeName = n.Name
 	} else {
 		kube.SetRequests(clustertest.On(n.Name, object), p.requests)
-		// The node has no kubelet that says that it is ready.
-		object.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	}
 	object, err := shared.Client.CreatePod(ctx, object)
 	if err == nil && p.requests != "" {
@@ -209,17 +210,24 @@ func (n *node) config(id string) (c config, err error) {
 // giveImages gives the node's runtime random images, and returns them.
 func (n *node) giveImages(ctx context.Context, t *testing.T, g generator) (random []randomImage) {
 	t.Helper()
+	for i := range 12 {
+		random = append(random, g.image(fmt.Sprintf("localhost/random-%d:%d", g.seed, i)))
+	}
+	n.importImages(ctx, t, random...)
+	return random
+}
+
+// importImages gives the node's runtime images.
+func (n *node) importImages(ctx context.Context, t *testing.T, random ...randomImage) {
+	t.Helper()
 	program, err := os.ReadFile(filepath.Join(shared.Programs(), binaries.Busybox))
 	if err != nil {
 		t.Fatal(err)
 	}
 	busybox := image.NewBusybox(program, "bin/sh\nbin/sleep\n")
 	var images []image.Image
-	for i := range 12 {
-		random = append(random, g.image(fmt.Sprintf("localhost/random:%d", i)))
-		images = append(images, busybox.Variant(random[i].name, func(config *v1.ImageConfig) {
-			*config = random[i].config
-		}))
+	for _, one := range random {
+		images = append(images, busybox.Variant(one.name, func(config *v1.ImageConfig) { *config = one.config }))
 	}
 	// A directory that the node sees.
 	file, err := os.Create(filepath.Join(n.Var(), "random.tar"))
@@ -236,19 +244,15 @@ func (n *node) giveImages(ctx context.Context, t *testing.T, g generator) (rando
 	if err := n.ImportImages(ctx, "/var/random.tar"); err != nil {
 		t.Fatal(err)
 	}
-	return random
 }
 
-// awaitAsked waits until the runtime asks kubecri about containers.
-func (n *node) awaitAsked(ctx context.Context, t *testing.T) {
+// awaitRegistered waits until the runtime asks kubecri about containers.
+func (n *node) awaitRegistered(ctx context.Context, t *testing.T) {
 	t.Helper()
-	for {
+	clustertest.Await(ctx, t, "kubecri is registered on "+n.Name, func() bool {
 		ready, err := n.Get(ctx, "/readyz")
-		if err == nil && strings.Contains(ready, "[+]nri ok") {
-			return
-		}
-		clustertest.Pause(ctx, t, "kubecri is registered on "+n.Name)
-	}
+		return err == nil && strings.Contains(ready, "[+]nri ok")
+	})
 }
 
 // switchOffFirewall replaces the node's kubecri by one without the device firewall, until the test
@@ -270,5 +274,5 @@ func (n *node) switchOffFirewall(ctx context.Context, t *testing.T) {
 	if err := open.Start(); err != nil {
 		t.Fatal(err)
 	}
-	n.awaitAsked(ctx, t)
+	n.awaitRegistered(ctx, t)
 }

@@ -5,6 +5,7 @@ package containers
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ type config struct {
 	} `json:"process"`
 	Mounts []struct {
 		Destination string `json:"destination"`
+		Source      string `json:"source"`
 	} `json:"mounts"`
 	Annotations map[string]string `json:"annotations"`
 }
@@ -61,7 +63,7 @@ func (c config) obeyed() (devices []string) {
 		add("CUDA_VERSION without NVIDIA_VISIBLE_DEVICES")
 	}
 	for _, mount := range c.Mounts {
-		if strings.HasPrefix(mount.Destination, "/var/run/nvidia-container-devices") {
+		if listsDevices(mount.Destination) && path.Clean(mount.Source) == "/dev/null" {
 			add("the mount %s", mount.Destination)
 		}
 	}
@@ -96,6 +98,14 @@ func (c config) obeyed() (devices []string) {
 			add("%s in releases of 2023", entry)
 		}
 	}
+	// Xilinx_Container_Runtime, src/cmd/xlnxcr.go, getVisibleDevices: the last of each name; it
+	// takes cards where there are no devices.
+	for _, name := range []string{"XILINX_VISIBLE_DEVICES", "XILINX_VISIBLE_CARDS"} {
+		if value, _ := c.last(name); value != "" {
+			add("%s=%s", name, value)
+		}
+	}
+	devices = append(devices, c.obeyedAsDeclared()...)
 	for _, entry := range c.Process.Env {
 		if needsNoDevice(entry) {
 			add("%s", entry)
@@ -105,6 +115,24 @@ func (c config) obeyed() (devices []string) {
 		if strings.HasPrefix(key, "cdi.k8s.io/") {
 			add("the annotation %s: %s", key, value)
 		}
+	}
+	return devices
+}
+
+// obeyedAsDeclared returns what runtimes obey of vendors that are not built in: of one that the
+// nodes' configuration declares, and of one whose plugin says it. The first may take any variable;
+// the second takes the last of one name, and the first that begins as its cards do.
+func (c config) obeyedAsDeclared() (devices []string) {
+	for _, entry := range c.Process.Env {
+		if value, is := strings.CutPrefix(entry, "MTHREADS_VISIBLE_DEVICES="); is && value != "void" {
+			devices = append(devices, entry)
+		}
+	}
+	if value, set := c.last("WIDGET_VISIBLE_DEVICES"); set && value != "none" {
+		devices = append(devices, "WIDGET_VISIBLE_DEVICES="+value)
+	}
+	if entry, set := c.first("WIDGET_CARDS_"); set && !strings.HasSuffix(entry, "=none") {
+		devices = append(devices, entry)
 	}
 	return devices
 }
@@ -127,18 +155,32 @@ func (c config) moreThanAllocated() (devices []string) {
 			add(name, value)
 		}
 	}
+	seen := map[string]bool{}
 	for _, entry := range c.Process.Env {
-		if name, value, _ := strings.Cut(entry, "="); limits(name) {
+		name, value, _ := strings.Cut(entry, "=")
+		_, isSwitch := switches[name]
+		if limits(name, value) && !(isSwitch && seen[name]) { // the first of a switch counts
 			add(name, value)
 		}
+		seen[name] = true
 	}
 	return devices
 }
 
+// listOfDevices begins the paths of mounts by which NVIDIA's runtime finds devices.
+const listOfDevices = "/var/run/nvidia-container-devices"
+
+// listsDevices reports whether a path is one of these.
+func listsDevices(destination string) bool {
+	return strings.HasPrefix(path.Clean(destination), listOfDevices)
+}
+
 // limits reports whether a variable changes what a container gets of a device that it was
 // allocated. ascend-docker-runtime does not see the blanks of its name.
-func limits(name string) bool {
-	return slices.Contains(limiting, name) || strings.ReplaceAll(name, " ", "") == "ASCEND_VNPU_SPECS"
+func limits(name, value string) bool {
+	return slices.Contains(limiting, name) || strings.ReplaceAll(name, " ", "") == "ASCEND_VNPU_SPECS" ||
+		name == "ASCEND_RUNTIME_OPTIONS" && strings.Contains(value, "VIRTUAL") ||
+		name == "ASCEND_ALLOW_LINK" && value == "True"
 }
 
 // needsNoDevice reports whether a variable takes effect in any container. ascend-docker-runtime
@@ -155,7 +197,7 @@ func needsNoDevice(entry string) bool {
 	}
 }
 
-func TestWhatVendorsRuntimesWouldObeyIsFound(t *testing.T) {
+func TestHarmfulVariablesAreFound(t *testing.T) {
 	harmless := []string{"HABANA_VISIBLE_DEVICES=none", "ASCEND_VISIBLE_DEVICES="}
 	for name, test := range map[string]struct {
 		env  []string
@@ -169,10 +211,21 @@ func TestWhatVendorsRuntimesWouldObeyIsFound(t *testing.T) {
 		"a resource of AMD":        {[]string{"AMD_VISIBLE_DEVICES=none", "DOCKER_RESOURCE_X=0"}, 1},
 		"the last is none":         {[]string{"DOCKER_RESOURCE_X=0", "AMD_VISIBLE_DEVICES=none"}, 0},
 		"Ascend in the first":      {[]string{"ASCEND_VISIBLE_DEVICES=Ascend910-0"}, 1},
-		"sockets":                  {[]string{"MOUNT_BY_RUNTIME_FOR_DP="}, 1},
-		"a snapshot":               {[]string{"host_snapshot_path=/", "GRUS_SNAPSHOT_IMAGE_PATH=/"}, 2},
-		"a name of mounts":         {[]string{"ASCEND_RUNTIME_MOUNTS=base"}, 0},
-		"a path of mounts":         {[]string{"ASCEND_RUNTIME_MOUNTS=a/../../etc"}, 1},
+		"Xilinx's, the last":       {[]string{"XILINX_VISIBLE_DEVICES=", "XILINX_VISIBLE_DEVICES=none"}, 1},
+		"cards of Xilinx's":        {[]string{"XILINX_VISIBLE_CARDS=all", "XILINX_VISIBLE_DEVICES="}, 1},
+		"nothing of Xilinx's":      {[]string{"XILINX_VISIBLE_CARDS=0", "XILINX_VISIBLE_CARDS="}, 0},
+		"any that is declared": {
+			[]string{"MTHREADS_VISIBLE_DEVICES=0", "MTHREADS_VISIBLE_DEVICES=void"}, 1,
+		},
+		"a plugin's, the last":  {[]string{"WIDGET_VISIBLE_DEVICES=none", "WIDGET_VISIBLE_DEVICES=all"}, 1},
+		"a plugin's, the first": {[]string{"WIDGET_CARDS_X=0", "WIDGET_CARDS_Y=none"}, 1},
+		"nothing of a plugin's": {
+			[]string{"WIDGET_CARDS_Y=none", "WIDGET_CARDS_X=0", "WIDGET_VISIBLE_DEVICES=none"}, 0,
+		},
+		"sockets":          {[]string{"MOUNT_BY_RUNTIME_FOR_DP="}, 1},
+		"a snapshot":       {[]string{"host_snapshot_path=/", "GRUS_SNAPSHOT_IMAGE_PATH=/"}, 2},
+		"a name of mounts": {[]string{"ASCEND_RUNTIME_MOUNTS=base"}, 0},
+		"a path of mounts": {[]string{"ASCEND_RUNTIME_MOUNTS=a/../../etc"}, 1},
 	} {
 		var c config
 		c.Process.Env = append(test.env, harmless...)
@@ -187,16 +240,18 @@ func TestWhatVendorsRuntimesWouldObeyIsFound(t *testing.T) {
 	}
 }
 
-func TestWhatWouldGiveAnAllocatedContainerMoreIsFound(t *testing.T) {
+func TestVariablesForMoreDevicesThanAllocatedAreFound(t *testing.T) {
 	var c config
 	c.Process.Env = []string{
 		"NVIDIA_GDS=enabled", "NVIDIA_MOFED=enabled", "NVIDIA_MOFED=disabled", "NVIDIA_GDRCOPY=all",
 		"NVIDIA_IMEX_CHANNELS=0", "NVIDIA_MIG_CONFIG_DEVICES=", "NVIDIA_MIG_MONITOR_DEVICES=all",
-		"NVIDIA_GPU_MEMORY_LIMIT=", " ASCEND_VNPU_SPECS =vir01",
+		"NVIDIA_GPU_MEMORY_LIMIT=", " ASCEND_VNPU_SPECS =vir01", "ASCEND_RUNTIME_OPTIONS=NODRV,VIRTUAL",
+		"ASCEND_ALLOW_LINK=", "ASCEND_ALLOW_LINK=True",
 	}
 	want := []string{
 		"more by NVIDIA_GDS=enabled", "more by NVIDIA_IMEX_CHANNELS=0", "more by NVIDIA_MIG_MONITOR_DEVICES=all",
 		"more by NVIDIA_GPU_MEMORY_LIMIT=", "more by  ASCEND_VNPU_SPECS =vir01",
+		"more by ASCEND_RUNTIME_OPTIONS=NODRV,VIRTUAL",
 	}
 	if got := c.moreThanAllocated(); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

@@ -80,13 +80,7 @@ func testScripts(t *testing.T, kept *cluster.Cluster) {
 // demo, it is chance which of two equal nodes gets the first one.
 func arrange(t *testing.T, client *kube.Client) {
 	ctx := t.Context()
-	there, err := client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range there.Items {
-		clustertest.DeletePod(ctx, t, client, &there.Items[i])
-	}
+	removePods(t, client)
 	var created []*corev1.Pod
 	for _, place := range []struct{ pod, node string }{
 		{"pair", "node-1"}, {"published", "node-1"}, {"shaped", "node-1"}, {"cpu-only", "node-1"},
@@ -105,6 +99,18 @@ func arrange(t *testing.T, client *kube.Client) {
 		clustertest.AwaitPod(ctx, t, client, pod, "to be ready, or to wait", func(pod *corev1.Pod) bool {
 			return kube.Ready(pod) || kube.Unschedulable(pod)
 		})
+	}
+}
+
+// removePods deletes the demo's pods.
+func removePods(t *testing.T, client *kube.Client) {
+	ctx := t.Context()
+	there, err := client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range there.Items {
+		clustertest.DeletePod(ctx, t, client, &there.Items[i])
 	}
 }
 

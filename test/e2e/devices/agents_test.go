@@ -99,6 +99,8 @@ func TestAnExporterSeesEachPodWithItsDevices(t *testing.T) {
 	}
 
 	restart(ctx, t, node.Kubecri)
+	// The old connection may not have noticed yet that it is cut.
+	agent = clustertest.NewAgent(t, node, clustertest.KubecriPodResources)
 	if diff := cmp.Diff(want, holders(ctx, t, agent, namespace)); diff != "" {
 		t.Errorf("when kubecri was killed and runs again (-seen in the containers +reported):\n%s", diff)
 	}
@@ -106,9 +108,9 @@ func TestAnExporterSeesEachPodWithItsDevices(t *testing.T) {
 		t.Fatal(err)
 	}
 	delete(want, "two/main")
-	for !cmp.Equal(want, holders(ctx, t, agent, namespace)) {
-		clustertest.Pause(ctx, t, "the deleted pod to be listed no more")
-	}
+	clustertest.Await(ctx, t, "the deleted pod to be listed no more", func() bool {
+		return cmp.Equal(want, holders(ctx, t, agent, namespace))
+	})
 }
 
 func TestAnExporterChangesNothingButItsHostPath(t *testing.T) {

@@ -36,10 +36,8 @@ func fails(ctx context.Context, t *testing.T, pod *corev1.Pod) (gpu string, repa
 	t.Helper()
 	gpu = expectDevices(ctx, t, pod, "main", 1)[0]
 	node := pod.Spec.NodeName
-	setInventory(t, node, "unhealthy: ["+gpu+"]\n")
-	repair = func() { setInventory(t, node, "") }
-	t.Cleanup(repair)
-	return gpu, repair
+	makeUnhealthy(t, node, gpu)
+	return gpu, func() { setInventory(t, node, "") }
 }
 
 func TestAFailedDeviceThatIsIgnoredIsOnlyReported(t *testing.T) {

@@ -70,17 +70,16 @@ func runAll(ctx context.Context, t *testing.T, namespace, name string) time.Dura
 // awaitEvent waits until an event of a pod with the reason has a text.
 func awaitEvent(ctx context.Context, t *testing.T, pod *corev1.Pod, reason, text string) {
 	t.Helper()
-	for {
+	clustertest.AwaitSuccess(ctx, t, fmt.Sprintf("pod %s to have an event with %q", pod.Name, text), func() error {
 		events, err := shared.Client.PodEvents(ctx, pod)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, event := range events {
 			if event.Reason == reason && strings.Contains(event.Message, text) {
-				return
+				return nil
 			}
 		}
-		clustertest.Pause(ctx, t, fmt.Sprintf("pod %s to have an event with %q: it is %s", pod.Name, text,
-			shared.Client.Describe(ctx, pod)))
-	}
+		return fmt.Errorf("it is %s", shared.Client.Describe(ctx, pod))
+	})
 }

@@ -20,15 +20,15 @@ import (
 // exporters is the namespace of the service account that the firewall of all nodes lets through.
 const exporters, exporter = "exporters", "dcgm-exporter"
 
-// asking returns a pod that asks NVIDIA's container runtime for all GPUs.
-func asking(namespace, account string) *corev1.Pod {
-	pod := kube.NewPod("asking", image.Busybox, clustertest.Idle...)
+// requesting returns a pod that requests of NVIDIA's container runtime for all GPUs.
+func requesting(namespace, account string) *corev1.Pod {
+	pod := kube.NewPod("requesting", image.Busybox, clustertest.Idle...)
 	pod.Namespace, pod.Spec.ServiceAccountName = namespace, account
 	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "all"}}
 	return clustertest.On("node-1", pod)
 }
 
-func TestAPodThatAsksTheContainerRuntimeForGPUsGetsNone(t *testing.T) {
+func TestAPodThatRequestsGPUsOfTheContainerRuntimeGetsNone(t *testing.T) {
 	ctx := begin(t)
 	namespace := clustertest.Namespace(t, shared.Client)
 	expectVisible := func(pod *corev1.Pod, want string) {
@@ -40,19 +40,19 @@ func TestAPodThatAsksTheContainerRuntimeForGPUsGetsNone(t *testing.T) {
 		}
 	}
 
-	plain := clustertest.RunPod(ctx, t, shared.Client, asking(namespace, "default"))
+	plain := clustertest.RunPod(ctx, t, shared.Client, requesting(namespace, "default"))
 	expectVisible(plain, "void")
 	awaitEvent(ctx, t, plain, "DeviceRequestIgnored", "NVIDIA_VISIBLE_DEVICES=all")
 
-	refused := asking(namespace, "default")
+	refused := requesting(namespace, "default")
 	refused.Name = "refused"
 	refused.Annotations = map[string]string{"cdi.k8s.io/all": "nvidia.com/gpu=all"}
 	refused = clustertest.CreatePod(ctx, t, shared.Client, refused)
 	awaitEvent(ctx, t, refused, "DevicesRefused", "annotation cdi.k8s.io/all (nvidia.com/gpu=all)")
 
 	makeAccount(ctx, t)
-	expectVisible(clustertest.RunPod(ctx, t, shared.Client, asking(exporters, exporter)), "all")
-	other := asking(exporters, "default")
+	expectVisible(clustertest.RunPod(ctx, t, shared.Client, requesting(exporters, exporter)), "all")
+	other := requesting(exporters, "default")
 	other.Name = "other"
 	expectVisible(clustertest.RunPod(ctx, t, shared.Client, other), "void")
 }

@@ -125,7 +125,7 @@ func escape(text string) string {
 	return text
 }
 
-func TestWhatThePoliciesLetThroughMovesNoDevice(t *testing.T) {
+func TestAnnotationsThatPoliciesAdmitMoveNoDevice(t *testing.T) {
 	ctx := begin(t)
 	h := newForgery(ctx, t)
 	misspelled := h.pod("misspelled", "")
@@ -218,17 +218,14 @@ func withoutPolicies(ctx context.Context, t *testing.T, h *forgery) {
 		t.Fatal(err)
 	}
 	awaitForgeries := func(ctx context.Context, refused bool) {
-		for {
+		clustertest.Await(ctx, t, "the policy on pods to change", func() bool {
 			_, err := shared.Client.CoreV1().Pods(h.namespace).Create(ctx, h.pod("probe", h.allocationOf(t, "probe")),
 				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err != nil && !apierrors.IsForbidden(err) {
 				t.Fatal(err)
 			}
-			if (err != nil) == refused {
-				return
-			}
-			clustertest.Pause(ctx, t, "the policy on pods to change")
-		}
+			return (err != nil) == refused
+		})
 	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)

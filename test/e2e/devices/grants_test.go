@@ -101,33 +101,30 @@ func TestACheckpointThatIsLostOrDamagedIsWrittenAgainBeforeTheFirstDeviceIsAlloc
 // awaitHolder waits until kubecri prints that the pod holds devices.
 func awaitHolder(ctx context.Context, t *testing.T, node *cluster.Node, pod *corev1.Pod) {
 	t.Helper()
-	for {
+	clustertest.Await(ctx, t, "pod "+pod.Name+" to be on record", func() bool {
 		printed, err := node.RunKubecri(ctx, "grants")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(printed, pod.Namespace) && strings.Contains(printed, pod.Name) {
-			return
-		}
-		clustertest.Pause(ctx, t, "pod "+pod.Name+" to be on record")
-	}
+		return strings.Contains(printed, pod.Namespace) && strings.Contains(printed, pod.Name)
+	})
 }
 
 // awaitNodeEvent waits for an event about a node whose message has a text in it.
 func awaitNodeEvent(ctx context.Context, t *testing.T, node, reason, text string) {
 	t.Helper()
-	for {
+	clustertest.Await(ctx, t, "an event "+reason+" on node "+node, func() bool {
 		events, err := shared.Client.CoreV1().Events(metav1.NamespaceDefault).List(ctx, eventsOf(node, reason))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, event := range events.Items {
 			if strings.Contains(event.Message, text) {
-				return
+				return true
 			}
 		}
-		clustertest.Pause(ctx, t, "an event "+reason+" on node "+node)
-	}
+		return false
+	})
 }
 
 // eventsOf are those of a node with a reason.
@@ -135,7 +132,7 @@ func eventsOf(node, reason string) metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: "reason=" + reason + ",involvedObject.name=" + node}
 }
 
-func TestOnAFullDiskNoDeviceIsGivenAndThatHeals(t *testing.T) {
+func TestAFullDiskDelaysAllocationsUntilThereIsSpace(t *testing.T) {
 	ctx := begin(t)
 	node := shared.Nodes[0]
 	namespace := clustertest.Namespace(t, shared.Client)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -30,8 +31,7 @@ func TestAnUnhealthyDeviceIsAllocatedToNoPodUntilItIsHealthy(t *testing.T) {
 	node := shared.Nodes[0].Name
 	namespace := clustertest.Namespace(t, shared.Client)
 	const unhealthy = "gpu-3"
-	setInventory(t, node, "unhealthy: ["+unhealthy+"]\n")
-	t.Cleanup(func() { setInventory(t, node, "") })
+	makeUnhealthy(t, node, unhealthy)
 	awaitGPUs(ctx, t, node, perNode-1)
 	// The scheduler may hear of it later than this test does.
 	all := clustertest.CreatePod(ctx, t, shared.Client, clustertest.On(node, gpuPod(namespace, "all", perNode)))
@@ -45,7 +45,13 @@ func TestAnUnhealthyDeviceIsAllocatedToNoPodUntilItIsHealthy(t *testing.T) {
 		t.Errorf("a pod was allocated %s, which is unhealthy: %q", unhealthy, sees)
 	}
 	last := clustertest.CreatePod(ctx, t, shared.Client, clustertest.On(node, gpuPod(namespace, "last", 1)))
-	clustertest.AwaitPod(ctx, t, shared.Client, last, "to be found unschedulable", kube.Unschedulable)
+	part := clustertest.On(node, gpuPod(namespace, "part", 0))
+	kube.SetRequests(part, `"gpu/a/memory":"20Gi"`)
+	part = clustertest.CreatePod(ctx, t, shared.Client, part)
+	for _, waiting := range []*corev1.Pod{last, part} {
+		clustertest.AwaitPod(ctx, t, shared.Client, waiting, "to wait because a GPU is unhealthy", saysUnhealthy)
+	}
+	clustertest.DeletePod(ctx, t, shared.Client, part)
 
 	setInventory(t, node, "")
 	awaitGPUs(ctx, t, node, perNode)
@@ -56,14 +62,20 @@ func TestAnUnhealthyDeviceIsAllocatedToNoPodUntilItIsHealthy(t *testing.T) {
 	}
 }
 
+// saysUnhealthy reports whether the scheduler says that an unhealthy GPU is why a pod waits.
+func saysUnhealthy(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && strings.Contains(c.Message, "have 1 unhealthy GPU (Simulated)")
+	})
+}
+
 func TestADeviceThatBecomesUnhealthyStaysWithItsPod(t *testing.T) {
 	ctx := begin(t)
 	node := shared.Nodes[0].Name
 	pod := clustertest.RunPod(ctx, t, shared.Client,
 		clustertest.On(node, gpuPod(clustertest.Namespace(t, shared.Client), "holder", 1)))
 	before := inspect(ctx, t, pod, "main")
-	setInventory(t, node, "unhealthy: ["+before.Visible[0]+"]\n")
-	t.Cleanup(func() { setInventory(t, node, "") })
+	makeUnhealthy(t, node, before.Visible[0])
 	awaitGPUs(ctx, t, node, perNode-1)
 	clustertest.AwaitHealth(ctx, t, shared.Client, pod, "False Simulated")
 
@@ -78,7 +90,7 @@ func TestADeviceThatBecomesUnhealthyStaysWithItsPod(t *testing.T) {
 	}
 }
 
-func TestWhatOthersChangeOfANodesDevicesIsPutBack(t *testing.T) {
+func TestForeignChangesOfANodesDevicesAreReverted(t *testing.T) {
 	node := shared.Nodes[1].Name
 	count := map[corev1.ResourceName]any{observe.Resource: "0"}
 	none := map[corev1.ResourceName]any{observe.Resource: nil}
@@ -136,6 +148,23 @@ func setInventory(t *testing.T, node, more string) {
 	}
 }
 
+// restoreInventory makes all GPUs of a node healthy, and waits until the node publishes them: the
+// next test begins with them. One that has failed often recovers for two minutes.
+func restoreInventory(t *testing.T, node string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*timeout)
+	defer cancel()
+	setInventory(t, node, "")
+	awaitGPUs(ctx, t, node, perNode)
+}
+
+// makeUnhealthy makes a GPU of a node the only unhealthy one, until the test ends.
+func makeUnhealthy(t *testing.T, node, gpu string) {
+	t.Helper()
+	t.Cleanup(func() { restoreInventory(t, node) })
+	setInventory(t, node, "unhealthy: ["+gpu+"]\n")
+}
+
 // awaitGPUs waits until a node names and counts that many GPUs, and returns the node as it is then.
 func awaitGPUs(ctx context.Context, t *testing.T, node string, count int64) *corev1.Node {
 	t.Helper()
@@ -153,7 +182,7 @@ func awaitGPUs(ctx context.Context, t *testing.T, node string, count int64) *cor
 // named returns how many GPUs the annotation of a node says pods may be allocated.
 func named(node *corev1.Node) int64 {
 	info, err := deviceinfo.DecodeNode(node.Annotations[deviceinfo.Annotation])
-	if err != nil { // there is none, or one that somebody else has written
+	if err != nil { // there is none, or one that another user has written
 		return 0
 	}
 	return info.Allocatable[types.ResourceName(observe.Resource)]

@@ -60,7 +60,7 @@ func (j journal) lines(t *testing.T, text string) []string {
 // await waits until the program has logged a line with a text in it.
 func (j journal) await(ctx context.Context, t *testing.T, text string) {
 	t.Helper()
-	for len(j.lines(t, text)) == 0 {
-		clustertest.Pause(ctx, t, j.program.Name+" to log "+text)
-	}
+	clustertest.Await(ctx, t, j.program.Name+" to log "+text, func() bool {
+		return len(j.lines(t, text)) > 0
+	})
 }

@@ -32,6 +32,7 @@ var stages = []struct {
 }
 
 func TestKilledProgramsGiveNoDeviceTwiceAndRunningContainersNeverNotice(t *testing.T) {
+	clustertest.OnlyInFull(t, "test/e2e/robustness kills kubecri, and test/e2e/scheduler the scheduler")
 	node := shared.Nodes[0]
 	ctx := begin(t)
 	namespace := clustertest.Namespace(t, shared.Client)

@@ -169,9 +169,11 @@ func TestKubectlDeviceShowsWhatThePodsAnnotationsSay(t *testing.T) {
 
 	var usage kubectl.UsageList
 	k.read(&usage, "top")
-	if len(usage.Totals) != 1 || usage.Totals[0].Free != capacity-3 || usage.Totals[0].Whole != 2 ||
-		usage.Totals[0].Shared != 1 {
-		t.Errorf("of all GPUs the use is %+v", usage.Totals)
+	if len(usage.Totals) != 1 {
+		t.Fatalf("%d kinds have totals, want one", len(usage.Totals))
+	}
+	if total := *usage.Totals[0]; total.Free != capacity-3 || total.Whole != 2 || total.Shared != 1 {
+		t.Errorf("of %d GPUs 2 are held whole and one in part; the use is %+v", capacity, total)
 	}
 
 	t.Run("in tables", func(t *testing.T) { expectTables(t, k, pair, sharing) })

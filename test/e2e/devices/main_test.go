@@ -54,10 +54,10 @@ func prepare(directory string) (cluster.Options, error) {
 			return options, err
 		}
 		options.Nodes[i].Inventory = files.inventory(node)
-		options.Nodes[i].Kubecri.Args = []string{
+		options.Nodes[i].Kubecri.Args = append([]string{
 			"--cridevices=" + files.devicePlugins(node),
 			"--device-firewall-allow=" + exporters + "/" + exporter,
-		}
+		}, usageArgs...)
 		options.Nodes[i].KubeletArgs = []string{"--pod-manifest-path=" + files.staticPods(node)}
 	}
 	return options, nil

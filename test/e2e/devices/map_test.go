@@ -75,6 +75,7 @@ func allocatedGPUs(t *testing.T, pod *corev1.Pod) []string {
 
 // A device fails, a pod waits, and an answer of the map's lets it run.
 func TestTheMapLetsAPodRunThatWaitsBecauseADeviceFailed(t *testing.T) {
+	clustertest.OnlyInFull(t, "test/integration/devicemap has the map")
 	ctx := begin(t)
 	namespace := clustertest.Namespace(t, shared.Client)
 	clustertest.RunPod(ctx, t, shared.Client, clustertest.On("node-1", gpuPod(namespace, "trainer", perNode)))
@@ -96,8 +97,7 @@ func TestTheMapLetsAPodRunThatWaitsBecauseADeviceFailed(t *testing.T) {
 		`+node2+`.ariaLabel == "node-2, 4 of 8 free"`)
 
 	// The device fails, and a pod waits for want of it.
-	setInventory(t, "node-2", "unhealthy: ["+ill+"]\n")
-	t.Cleanup(func() { setInventory(t, "node-2", "") })
+	makeUnhealthy(t, "node-2", ill)
 	p.Await("the device that fails", tile(ill)+`?.matches('.unhealthy')`)
 	awaitGPUs(ctx, t, "node-2", perNode-1) // the scheduler may hear of it later than the map
 	waiting := clustertest.CreatePod(ctx, t, shared.Client, gpuPod(namespace, "evaluation", perNode/2))

@@ -25,9 +25,9 @@ import (
 // apiPort is where the scheduler answers questions.
 const apiPort = "10262"
 
-// ask runs a command that queries the scheduler, on a node: the scheduler runs in no pod, and the
+// query runs a command that queries the scheduler, on a node: the scheduler runs in no pod, and the
 // machine does not reach it. It decodes what the command prints, at any exit status.
-func (k kubectlDevice) ask(into any, args ...string) {
+func (k kubectlDevice) query(into any, args ...string) {
 	k.t.Helper()
 	api, err := clientcmd.BuildConfigFromFlags("", shared.SchedulerKubeconfig())
 	if err != nil {
@@ -84,7 +84,7 @@ func TestAWaitingPodRunsAfterTheChangeThatTheSchedulerNames(t *testing.T) {
 	waiting = clustertest.AwaitPod(ctx, t, shared.Client, waiting, "to wait with a reason", kube.Unschedulable)
 
 	var why schedulerapi.Why
-	k.ask(&why, "why", "waiting", "--namespace="+namespace)
+	k.query(&why, "why", "waiting", "--namespace="+namespace)
 	var message string
 	for _, condition := range waiting.Status.Conditions {
 		if condition.Type == corev1.PodScheduled {
@@ -105,7 +105,7 @@ func TestAWaitingPodRunsAfterTheChangeThatTheSchedulerNames(t *testing.T) {
 	}
 
 	var answer schedulerapi.Placements
-	k.ask(&answer, "whatif", "waiting", "--namespace="+namespace, "--without=pod/"+ended[0].Name)
+	k.query(&answer, "whatif", "waiting", "--namespace="+namespace, "--without=pod/"+ended[0].Name)
 	node, devices := placed(t, answer)
 	pod, err := shared.Client.CoreV1().Pods(namespace).Get(ctx, ended[0].Name, metav1.GetOptions{})
 	if err != nil {
@@ -131,7 +131,7 @@ func TestAWaitingPodRunsAfterTheChangeThatTheSchedulerNames(t *testing.T) {
 	if err := os.WriteFile(file, text, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	k.ask(&answer, "fit", "--filename="+file)
+	k.query(&answer, "fit", "--filename="+file)
 	node, devices = placed(t, answer)
 	k.expectPlaced(clustertest.CreatePod(ctx, t, shared.Client, next), node, devices)
 }

@@ -46,17 +46,17 @@ func inspect(ctx context.Context, t *testing.T, pod *corev1.Pod, container strin
 // inspectRaw reads a running container.
 func inspectRaw(ctx context.Context, t *testing.T, pod *corev1.Pod, container string) *observe.Observation {
 	t.Helper()
-	for {
-		seen, err := observer.Observe(ctx, pod, container)
-		if err == nil {
-			return seen
-		}
-		if !strings.Contains(err.Error(), "code = Unavailable") {
+	var seen *observe.Observation
+	clustertest.Await(ctx, t, "the kubelet to reach the container runtime", func() bool {
+		var err error
+		seen, err = observer.Observe(ctx, pod, container)
+		// The kubelet has lost kubecri, which has been killed, and takes a moment to find it again.
+		if err != nil && !strings.Contains(err.Error(), "code = Unavailable") {
 			t.Fatal(err)
 		}
-		// The kubelet has lost kubecri, which has been killed, and takes a moment to find it again.
-		clustertest.Pause(ctx, t, "the kubelet to reach the container runtime")
-	}
+		return err == nil
+	})
+	return seen
 }
 
 // expectDevices reads a running container and fails the test unless it has that many devices,

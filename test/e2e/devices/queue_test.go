@@ -20,7 +20,8 @@ import (
 // capacity is the number of GPUs of the cluster.
 const capacity = 16
 
-func TestOfSixtyPodsAsManyRunAsThereAreDevicesAndEachThatGoesLetsTheNextIn(t *testing.T) {
+func TestSixtyPodsRunInTurnOnFewerDevices(t *testing.T) {
+	clustertest.OnlyInFull(t, "a hundred pods take turns in test/e2e/vendors")
 	ctx := begin(t)
 	namespace := clustertest.Namespace(t, shared.Client)
 	const pods = 60

@@ -94,7 +94,7 @@ func bindAsScheduler(ctx context.Context, t *testing.T, pod *corev1.Pod, node, a
 	return pod
 }
 
-func TestADevicePodWithoutAnAllocationThatHoldsIsRefusedInWords(t *testing.T) {
+func TestADevicePodWithoutAValidAllocationIsRefusedWithAReason(t *testing.T) {
 	here, there := shared.Nodes[0].Name, shared.Nodes[1].Name
 	const (
 		again   = "delete the pod to have it scheduled again"
@@ -259,7 +259,8 @@ func expectRefused(ctx context.Context, t *testing.T, pod *corev1.Pod, why []str
 // awaitRefusalEvent waits for kubecri's warning about a pod, and returns what it says.
 func awaitRefusalEvent(ctx context.Context, t *testing.T, pod *corev1.Pod) string {
 	t.Helper()
-	for {
+	var message string
+	clustertest.Await(ctx, t, "kubecri's event on pod "+pod.Name, func() bool {
 		events, err := shared.Client.PodEvents(ctx, pod)
 		if err != nil {
 			t.Fatal(err)
@@ -267,9 +268,11 @@ func awaitRefusalEvent(ctx context.Context, t *testing.T, pod *corev1.Pod) strin
 		for _, event := range events {
 			if event.Source.Component == "kubecri" && event.Type == corev1.EventTypeWarning &&
 				event.Reason == "DevicesRefused" {
-				return event.Message
+				message = event.Message
+				return true
 			}
 		}
-		clustertest.Pause(ctx, t, "kubecri's event on pod "+pod.Name)
-	}
+		return false
+	})
+	return message
 }

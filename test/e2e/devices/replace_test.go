@@ -60,7 +60,7 @@ func TestAFailedDeviceIsReplacedInThePodThatRuns(t *testing.T) {
 	clustertest.ExpectUntouched(ctx, t, shared.Client, neighbour)
 
 	// The second one fails, too, and the first one is healthy again.
-	setInventory(t, node, "unhealthy: ["+second+"]\n")
+	makeUnhealthy(t, node, second)
 	pod = clustertest.AwaitReplaced(ctx, t, shared.Client, pod)
 	if third := expectDevices(ctx, t, pod, "main", 1)[0]; third == second || slices.Contains(others, third) {
 		t.Errorf("the container has %s; %s has failed, and the neighbour has %s", third, second, others)
@@ -148,7 +148,7 @@ func underNRI() bool { return cluster.Mode(os.Getenv(clustertest.ModeVariable)) 
 func skipUnderNRI(t *testing.T) {
 	t.Helper()
 	if underNRI() {
-		t.Skip("kubecri replaces nothing as an NRI plugin: see docs/fronts.md")
+		t.Skip("kubecri replaces nothing as an NRI plugin: see docs/deploy/frontends.md")
 	}
 }
 
@@ -172,6 +172,7 @@ func TestReplaceMeansEvictWhereNothingCanBeReplaced(t *testing.T) {
 
 // A program that is killed while a device is replaced goes on when it starts again.
 func TestADeviceIsReplacedAlthoughProgramsAreKilled(t *testing.T) {
+	clustertest.OnlyInFull(t, "others replace devices, and test/e2e/robustness kills programs")
 	skipUnderNRI(t)
 	node := shared.Nodes[0]
 	for name, killed := range map[string]struct {
@@ -198,7 +199,7 @@ func TestADeviceIsReplacedAlthoughProgramsAreKilled(t *testing.T) {
 			neighbour := clustertest.RunPod(ctx, t, shared.Client,
 				clustertest.On(node.Name, replaceable(namespace, "neighbour")))
 			broken, repair := fails(ctx, t, pod)
-			for {
+			clustertest.Await(ctx, t, "the time for the kill", func() bool {
 				now, err := shared.Client.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
 				if err != nil {
 					t.Fatal(err)
@@ -209,10 +210,10 @@ func TestADeviceIsReplacedAlthoughProgramsAreKilled(t *testing.T) {
 				}
 				if killed.when(now, current, pod) ||
 					current.Annotations[deviceinfo.Annotation] != pod.Annotations[deviceinfo.Annotation] {
-					break
+					return true
 				}
-				clustertest.Pause(ctx, t, "the time for the kill")
-			}
+				return false
+			})
 			if err := killed.program.Restart(ctx); err != nil {
 				t.Fatal(err)
 			}

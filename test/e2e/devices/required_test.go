@@ -42,30 +42,27 @@ func TestTheRuntimeCreatesNoContainerOfADevicePodWhileKubecriIsAway(t *testing.T
 	if err := node.Kubecri.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for {
+	clustertest.Await(ctx, t, "kubecri is registered with the container runtime", func() bool {
 		err := node.CreateInSandbox(ctx, holder, "late", nil)
 		if err == nil {
-			break
+			return true
 		}
 		if !strings.Contains(err.Error(), refusal) {
 			t.Fatal(err)
 		}
-		clustertest.Pause(ctx, t, "kubecri is registered with the container runtime")
-	}
+		return false
+	})
 	expectDevices(ctx, t, clustertest.RestartContainer(ctx, t, shared.Client, holder), "main", 1)
 }
 
 // awaitRequirable waits until the node publishes that its containers can require kubecri.
 func awaitRequirable(ctx context.Context, t *testing.T, node *cluster.Node) {
 	t.Helper()
-	for {
+	clustertest.Await(ctx, t, "node "+node.Name+" publishes that kubecri can be required", func() bool {
 		object, err := shared.Client.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if object.Annotations[deviceinfo.RequiredPluginAnnotation] == deviceinfo.NRIPlugin {
-			return
-		}
-		clustertest.Pause(ctx, t, "node "+node.Name+" publishes that kubecri can be required")
-	}
+		return object.Annotations[deviceinfo.RequiredPluginAnnotation] == deviceinfo.NRIPlugin
+	})
 }

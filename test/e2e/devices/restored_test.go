@@ -22,7 +22,7 @@ const grantAnnotation = "KubeDevice/Grant"
 // A runtime that restores a checkpoint image makes a container with the annotations of the image.
 // Here the runtime is made to create such containers, in the sandbox of a pod without devices, with
 // the annotation of a holder's container; then kubecri loses its checkpoint.
-func TestWhatARestoredImageCarriesGivesNoDeviceWhenTheRecordIsLost(t *testing.T) {
+func TestARestoredImageGetsNoDeviceWhenTheCheckpointIsLost(t *testing.T) {
 	ctx := begin(t)
 	node := shared.Nodes[0]
 	namespace := clustertest.Namespace(t, shared.Client)
@@ -80,7 +80,7 @@ func TestWhatARestoredImageCarriesGivesNoDeviceWhenTheRecordIsLost(t *testing.T)
 // count.
 func awaitIgnored(ctx context.Context, t *testing.T, pod *corev1.Pod, text string) {
 	t.Helper()
-	for {
+	clustertest.Await(ctx, t, "an event GrantIgnored on pod "+pod.Name, func() bool {
 		events, err := shared.Client.CoreV1().Events(pod.Namespace).List(ctx,
 			metav1.ListOptions{FieldSelector: "reason=GrantIgnored,involvedObject.name=" + pod.Name})
 		if err != nil {
@@ -88,9 +88,9 @@ func awaitIgnored(ctx context.Context, t *testing.T, pod *corev1.Pod, text strin
 		}
 		for _, event := range events.Items {
 			if strings.Contains(event.Message, text) {
-				return
+				return true
 			}
 		}
-		clustertest.Pause(ctx, t, "an event GrantIgnored on pod "+pod.Name)
-	}
+		return false
+	})
 }

@@ -5,6 +5,7 @@ package devices
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -120,15 +121,15 @@ func TestNoExecuteEvictsTheHolderOfTheDeviceAndNoOtherPod(t *testing.T) {
 // reason.
 func expectEviction(ctx context.Context, t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	for {
+	clustertest.AwaitSuccess(ctx, t, "pod "+pod.Name+" to be evicted", func() error {
 		now, err := shared.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) || err == nil && now.UID != pod.UID {
-			break
+			return nil
 		}
-		if err != nil {
-			t.Fatalf("wait for pod %s to be evicted: %v", pod.Name, err)
+		if err == nil {
+			err = fmt.Errorf("it is %s", shared.Client.Describe(ctx, now))
 		}
-		clustertest.Pause(ctx, t, "pod "+pod.Name+" to be evicted: it is "+shared.Client.Describe(ctx, now))
-	}
+		return err
+	})
 	awaitEvent(ctx, t, pod, "DeviceTaintEvicted", "maintenance:NoExecute")
 }

@@ -37,8 +37,7 @@ func TestAContainerThatNeverRanGetsAnotherDeviceWhenItsOwnFails(t *testing.T) {
 	path := slices.Sorted(maps.Keys(allocated(t, pod)))[0]
 	_, name, _ := strings.Cut(path, "/gpu/")
 	failed, _, _ := strings.Cut(name, "/")
-	t.Cleanup(func() { setInventory(t, node, "") })
-	setInventory(t, node, "unhealthy: ["+failed+"]\n")
+	makeUnhealthy(t, node, failed)
 
 	text := clustertest.AwaitEvent(ctx, t, shared.Client, pod, "DeviceUnhealthy")
 	if !strings.Contains(text, failed) || !strings.Contains(text, "which never ran, is given another one") {

@@ -30,7 +30,7 @@ var (
 
 // For all that a user writes, each container sees exactly that many GPUs, in the groups that were
 // written, or an event names what is missing. Each node has one pod at a time: all GPUs are free.
-func TestWhatIsWrittenIsInTheContainersOrNamed(t *testing.T) {
+func TestRequestsAreAllocatedToContainersOrRefusedWithAReason(t *testing.T) {
 	begin(t)
 	ctx, cancel := context.WithTimeout(t.Context(), timeout+time.Duration(*writtenPods)*5*time.Second)
 	t.Cleanup(cancel)
@@ -183,7 +183,7 @@ func expectPairs(paths []string) error {
 // awaitNamed waits until an event on a pod with this reason has one of the names, or ends the test.
 func awaitNamed(ctx context.Context, t *testing.T, pod *corev1.Pod, reason string, names ...string) {
 	t.Helper()
-	for {
+	clustertest.AwaitSuccess(ctx, t, fmt.Sprintf("an event %s that has one of %q", reason, names), func() error {
 		events, err := shared.Client.PodEvents(ctx, pod)
 		if err != nil {
 			t.Fatalf("wait for an event %s of pod %s that has one of %q, %s: %v", reason, pod.Name, names,
@@ -193,10 +193,9 @@ func awaitNamed(ctx context.Context, t *testing.T, pod *corev1.Pod, reason strin
 			if event := &events[i]; event.Reason == reason && slices.ContainsFunc(names, func(name string) bool {
 				return strings.Contains(event.Message, name)
 			}) {
-				return
+				return nil
 			}
 		}
-		clustertest.Pause(ctx, t, fmt.Sprintf("an event %s that has one of %q: %s: %s", reason, names,
-			pod.Annotations, shared.Client.Describe(ctx, pod)))
-	}
+		return fmt.Errorf("%s: %s", pod.Annotations, shared.Client.Describe(ctx, pod))
+	})
 }

@@ -22,7 +22,7 @@ const kubelet, kubecri = "kubelet", "kubecri"
 // the plugin or to the test; see side.do. What stands behind => is what the command must say.
 //
 // A line that begins with [kubelet] or [kubecri] is for that host alone: there they differ. The
-// line "because TEXT" has the part of a sentence of docs/device-plugins.md that says why.
+// line "because TEXT" has the part of a sentence of docs/vendors/device-plugins.md that says why.
 type behaviour struct {
 	// name is what the plugin does, and row the short form of it, for names.
 	name, row string

@@ -4,6 +4,7 @@
 package differential
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -24,10 +25,16 @@ import (
 //	                        what the plugin says
 //	offered ID[@NUMA]...    waits until just these devices are offered, and fails if they never are
 //	stays ID[@NUMA]...      the same, and they are offered still after a while
+//	left                    waits until the node's kubelet offers no device
 //	resource SUFFIX         the commands that follow are about a resource whose name ends so
 //	probe COMMAND           a pod with one device that runs a shell command; says what that prints,
 //	                        or "does not run"
 //	pod OPTION... -- COMMAND  the same with options, see side.options
+//	begin COMMAND           a probe that does not end yet; says "cannot be created" once its container
+//	                        could not be created
+//	ends [patient]          says what the begun probe prints, or "does not run"; patient as for a pod
+//	bound                   a pod with one device that has its node from the beginning, and so no
+//	                        allocation; says whether it fails at the kubelet's admission
 //	idle                    a pod with one device that goes on
 //	restart                 its container ends; says with what the next one runs, or that it does not
 //	running                 says whether it runs still
@@ -44,6 +51,8 @@ func (s *side) do(command string) (said string, err error) {
 		return p.do(rest)
 	case "offered", "stays":
 		return "", s.expectOffered(rest, verb == "stays")
+	case "left":
+		return "", s.left()
 	case "resource":
 		s.resource += types.ResourceName(rest)
 		return "", nil
@@ -51,6 +60,12 @@ func (s *side) do(command string) (said string, err error) {
 		return s.run(s.pod(rest, s.some(1)), waiting{})
 	case "pod":
 		return s.runWith(rest)
+	case "begin":
+		return s.begin(rest)
+	case "ends":
+		return s.await(s.begun, waiting{patient: rest == "patient"}, hasSucceeded)
+	case "bound":
+		return s.bound()
 	case "idle":
 		s.running, err = s.idle()
 		return "", err
@@ -63,6 +78,18 @@ func (s *side) do(command string) (said string, err error) {
 	default:
 		return "", fmt.Errorf("there is no command %q", verb)
 	}
+}
+
+// begin creates a pod with one device that runs a shell command, and returns when its container
+// could not be created.
+func (s *side) begin(command string) (said string, err error) {
+	if s.begun, err = shared.Client.CreatePod(s.ctx, s.pod(command, s.some(1))); err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, podTimeout)
+	defer cancel()
+	_, err = shared.Client.AwaitPod(ctx, s.begun, "to be refused", isRefused)
+	return "cannot be created", err
 }
 
 // expectOffered returns an error unless just these devices are offered.

@@ -4,7 +4,7 @@
 // Package differential tests that what device plugins do has the same outcome with kubecri as with
 // the kubelet. One scripted plugin does it at the kubelet of one node and at kubecri of another, at
 // the same time and in the same cluster, for each behaviour in testdata. Where the outcomes differ,
-// the behaviour has both of them, and the sentence of docs/device-plugins.md that says why.
+// the behaviour has both of them, and the sentence of docs/vendors/device-plugins.md that says why.
 package differential
 
 import (

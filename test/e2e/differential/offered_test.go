@@ -4,6 +4,7 @@
 package differential
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/kubedevice/kubedevice/test/await"
 )
 
 // settle is how long a behaviour waits for what it expects before it says what is there instead.
@@ -23,13 +26,13 @@ func (s *side) offered(want ...string) string {
 	slices.Sort(want)
 	text := strings.Join(want, " ")
 	got := ""
-	deadline := time.Now().Add(settle)
-	for time.Now().Before(deadline) && s.ctx.Err() == nil {
-		if got = s.now(); got == text {
-			return got
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	ctx, cancel := context.WithTimeout(s.ctx, settle)
+	defer cancel()
+	// The caller compares what is offered in the end.
+	_ = await.Until(ctx, text, func(context.Context) (bool, error) {
+		got = s.now()
+		return got == text, nil
+	})
 	return got
 }
 
@@ -40,9 +43,24 @@ func (s *side) stays(want ...string) string {
 	return s.now()
 }
 
+// left waits until the kubelet of the node offers no device of the behaviour's resource.
+func (s *side) left() error {
+	ctx, cancel := context.WithTimeout(s.ctx, settle)
+	defer cancel()
+	return await.Success(ctx, "the kubelet to offer none", func(context.Context) error {
+		if offered := s.offeredBy(s.kubelet); offered != "" {
+			return fmt.Errorf("it offers %q still", offered)
+		}
+		return nil
+	})
+}
+
 // now returns the devices that are offered.
-func (s *side) now() string {
-	answer, err := s.agent.GetAllocatableResources(s.ctx, &podresourcesapi.AllocatableResourcesRequest{},
+func (s *side) now() string { return s.offeredBy(s.agent) }
+
+// offeredBy returns the devices of the behaviour's resource that an agent lists.
+func (s *side) offeredBy(agent podresourcesapi.PodResourcesListerClient) string {
+	answer, err := agent.GetAllocatableResources(s.ctx, &podresourcesapi.AllocatableResourcesRequest{},
 		grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(64<<20))
 	if err != nil {
 		return err.Error()

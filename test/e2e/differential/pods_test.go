@@ -72,8 +72,10 @@ func (s *side) run(pod *corev1.Pod, w waiting) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return s.await(created, w, func(now *corev1.Pod) bool { return now.Status.Phase == corev1.PodSucceeded })
+	return s.await(created, w, hasSucceeded)
 }
+
+func hasSucceeded(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded }
 
 // await waits until is holds for a pod, and returns what its containers printed at their ends; or
 // that it does not run, or is not scheduled.
@@ -163,4 +165,27 @@ func (s *side) restart(pod *corev1.Pod) (string, error) {
 	}
 	value, err := shared.Client.Exec(s.ctx, pod, "main", "sh", "-c", "echo $DIFF")
 	return "runs with " + strings.TrimSpace(value), err
+}
+
+// bound creates a pod with one device on the node, without the scheduler, and returns what the
+// admission of the kubelet says. At kubecri its container waits then: it has no allocation.
+func (s *side) bound() (string, error) {
+	pod := s.pod("", s.some(1))
+	pod.Spec.NodeName = s.node.Name
+	created, err := shared.Client.CreatePod(s.ctx, pod)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, podTimeout)
+	defer cancel()
+	now, err := shared.Client.AwaitPod(ctx, created, "to be admitted or to fail", func(now *corev1.Pod) bool {
+		return now.Status.Phase != corev1.PodPending || isRefused(now)
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case now.Status.Phase == corev1.PodFailed && len(now.Status.ContainerStatuses) == 0:
+		return "fails at admission", nil
+	}
+	return "is admitted", nil
 }

@@ -19,10 +19,11 @@ import (
 
 // host is one of the two that serve plugins: the kubelet of one node, or kubecri of the other.
 type host struct {
-	name      string
-	node      *cluster.Node
-	agent     podresourcesapi.PodResourcesListerClient
-	namespace string
+	name string
+	node *cluster.Node
+	// agent lists the devices of the host, and kubelet those of the node's kubelet.
+	agent, kubelet podresourcesapi.PodResourcesListerClient
+	namespace      string
 	// directory is the one of /var/lib that has the directories of plugins.
 	directory string
 }
@@ -31,8 +32,9 @@ type host struct {
 func newHost(t *testing.T, name string, node *cluster.Node, directory, podResources, namespace string) *host {
 	t.Helper()
 	return &host{
-		name: name, node: node, agent: clustertest.NewAgent(t, node, podResources), namespace: namespace,
-		directory: directory,
+		name: name, node: node, namespace: namespace, directory: directory,
+		agent:   clustertest.NewAgent(t, node, podResources),
+		kubelet: clustertest.NewAgent(t, node, clustertest.KubeletPodResources),
 	}
 }
 
@@ -50,6 +52,7 @@ type side struct {
 	processes map[string]*process // the plugins that run
 	pods      int
 	running   *corev1.Pod // by the command idle
+	begun     *corev1.Pod // by the command begin
 }
 
 func newSide(ctx context.Context, h *host, row string) *side {

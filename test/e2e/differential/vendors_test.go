@@ -5,6 +5,7 @@ package differential
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -27,6 +28,11 @@ type vendorsPlugin struct {
 	command, want string
 }
 
+// sample is the name of Kubernetes' own example, whose Allocate leaves these files on the machine.
+const sample = "sample-device-plugin"
+
+var sampleFiles = []string{"/tmp/Dev-1", "/tmp/Dev-2"}
+
 // vendorsPlugins are what is played with vendors' plugins.
 func vendorsPlugins() []vendorsPlugin {
 	const rdmaNodes = "find /dev/infiniband -type c | sort"
@@ -41,11 +47,18 @@ func vendorsPlugins() []vendorsPlugin {
 		{vendors.NVIDIA, "nvidia.com/gpu", 1, nvidiaNodes, "1; 1"},
 		{vendors.NVIDIA, "nvidia.com/gpu", 3, nvidiaNodes, "3; 3"},
 		{"gpu_plugin", "gpu.intel.com/i915", 2, "ls /dev/dri | grep -c '[0-9]'", "4"},
+		{sample, "example.com/resource", 1, "ls /tmp | grep -c Dev-", "1"},
+		{sample, "example.com/resource", 2, "ls /tmp | grep Dev-", "Dev-1; Dev-2"},
 	}
 }
 
 func TestVendorsPluginsRunWithKubecriAsWithTheKubelet(t *testing.T) {
 	ctx := tableContext(t)
+	t.Cleanup(func() {
+		for _, path := range sampleFiles {
+			os.Remove(path)
+		}
+	})
 	namespace := clustertest.Namespace(t, shared.Client)
 	for _, h := range []*host{
 		newHost(t, kubelet, shared.Nodes[0], "kubelet", clustertest.KubeletPodResources, namespace),

@@ -6,9 +6,11 @@ package enrolment
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -154,21 +156,40 @@ func TestAnEnrolmentThatIsKilledIsTakenBack(t *testing.T) {
 // startPlugin starts a device plugin for the kubelet, and waits until the kubelet has its devices.
 func (s *story) startPlugin() {
 	s.Helper()
-	devices := filepath.Join(dir, "fpgas.json")
-	content, err := json.Marshal([]*pluginapi.Device{
-		{ID: "a", Health: pluginapi.Healthy}, {ID: "b", Health: pluginapi.Healthy},
-	})
+	s.startPluginOf(fpga, "a", "b")
+}
+
+// startPluginOf starts a device plugin of a resource for the kubelet, and waits until the kubelet
+// has its devices. stop ends it, as does the end of the test.
+func (s *story) startPluginOf(resource corev1.ResourceName, ids ...string) (stop func()) {
+	s.Helper()
+	name := filepath.Base(string(resource))
+	devices := filepath.Join(dir, name+"s.json")
+	var list []*pluginapi.Device
+	for _, id := range ids {
+		list = append(list, &pluginapi.Device{ID: id, Health: pluginapi.Healthy})
+	}
+	content, err := json.Marshal(list)
 	s.must(err)
 	s.must(os.WriteFile(devices, content, 0o644))
-	plugin := s.node.NewComponent("fpga-plugin", cluster.Program{
+	plugin := s.node.NewComponent(name+"-plugin", cluster.Program{
 		Path: filepath.Join(dir, "plugin"),
-		Args: []string{"--resource=" + string(fpga), "--devices=" + devices, "--journal=" + devices + ".journal"},
+		Args: []string{"--resource=" + string(resource), "--devices=" + devices, "--journal=" + devices + ".journal"},
 	})
 	s.must(plugin.Start())
-	s.Cleanup(func() { s.must(plugin.Kill9(context.WithoutCancel(s.ctx))) })
-	_, err = shared.Client.AwaitNode(s.ctx, s.node.Name, "to have FPGAs", func(node *corev1.Node) bool {
-		count := node.Status.Allocatable[fpga]
-		return count.Value() == 2
+	stop = sync.OnceFunc(func() { s.must(plugin.Kill9(context.WithoutCancel(s.ctx))) })
+	s.Cleanup(stop)
+	s.awaitCount(resource, int64(len(ids)))
+	return stop
+}
+
+// awaitCount waits until so many of an extended resource are allocatable on the node.
+func (s *story) awaitCount(resource corev1.ResourceName, want int64) {
+	s.Helper()
+	what := fmt.Sprintf("to have %d of %s", want, resource)
+	_, err := shared.Client.AwaitNode(s.ctx, s.node.Name, what, func(node *corev1.Node) bool {
+		count := node.Status.Allocatable[resource]
+		return count.Value() == want
 	})
 	s.must(err)
 }

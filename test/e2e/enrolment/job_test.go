@@ -64,11 +64,11 @@ func (s *story) runJob(verb string) string {
 		s.must(shared.Client.BatchV1().Jobs(job.Namespace).Delete(s.ctx, job.Name,
 			metav1.DeleteOptions{PropagationPolicy: &propagation}))
 	}()
-	for job.Status.Succeeded+job.Status.Failed == 0 {
-		clustertest.Pause(s.ctx, s, "the end of Job "+job.Name)
+	clustertest.Await(s.ctx, s, "the end of Job "+job.Name, func() bool {
 		job, err = shared.Client.BatchV1().Jobs(job.Namespace).Get(s.ctx, job.Name, metav1.GetOptions{})
 		s.must(err)
-	}
+		return job.Status.Succeeded+job.Status.Failed > 0
+	})
 	pods, err := shared.Client.CoreV1().Pods(job.Namespace).List(s.ctx, metav1.ListOptions{
 		LabelSelector: batchv1.JobNameLabel + "=" + job.Name,
 	})

@@ -22,9 +22,9 @@ import (
 
 var failures = flag.Int("failures", 4, "how many GPUs fail in TestManyGPUsFail, one after another")
 
-// replaceLimit is how long after its GPU has failed a container may be back at work with another
+// replaceTimeout is how long after its GPU has failed a container may be back at work with another
 // one, beyond its own start, where no program is killed.
-const replaceLimit = 20 * time.Second
+const replaceTimeout = 20 * time.Second
 
 // outcomes are what may be wanted of a pod whose GPU fails, and how it is known that it was done:
 // done returns the pod that there is then.
@@ -132,7 +132,7 @@ func TestManyGPUsFail(t *testing.T) {
 			if outcome.policy == "Replace" {
 				took := time.Since(began)
 				replaced[kill != nil] = append(replaced[kill != nil], took)
-				if kill == nil && took > replaceLimit+start {
+				if kill == nil && took > replaceTimeout+start {
 					t.Errorf("replaced after %v; it had been started in %v", took, start)
 				}
 			}

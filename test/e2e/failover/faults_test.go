@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/nvmltest"
+	"github.com/kubedevice/kubedevice/test/audit"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
@@ -123,11 +124,12 @@ func expectGPU(ctx context.Context, t *testing.T, pod *corev1.Pod) string {
 		chosen = append(chosen, now.Spec.NodeName+" "+uuid)
 	}
 	_, id, _ := strings.Cut(now.Status.ContainerStatuses[0].ContainerID, "://")
-	running := report(t)
-	for running[id].Devices == nil { // the runtime's own process is the first one for a moment
-		clustertest.Pause(ctx, t, "the container of pod "+pod.Name+" to have a process")
+	var running map[string]audit.Container
+	// The runtime's own process is the first one for a moment.
+	clustertest.Await(ctx, t, "the container of pod "+pod.Name+" to have a process", func() bool {
 		running = report(t)
-	}
+		return running[id].Devices != nil
+	})
 	if has := running[id].Devices; len(chosen) != 1 || !slices.Equal(has, chosen) {
 		t.Fatalf("pod %s: the scheduler chose %q, the container has %q", pod.Name, chosen, has)
 	}

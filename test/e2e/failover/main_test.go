@@ -36,6 +36,8 @@ var (
 	shared *cluster.Cluster
 	// libraries are the nodes' fakes of NVIDIA's library, by the node's name.
 	libraries = map[string]nvmltest.Library{}
+	// programs are the nodes' kubecris, by the node's name.
+	programs = map[string]cluster.Program{}
 	// auditor reads from the kernel what runs on both nodes.
 	auditor *audit.Auditor
 )
@@ -78,6 +80,7 @@ func prepare(dir string) (options cluster.Options, err error) {
 		options.Nodes[i].Inventory = ""
 		options.Nodes[i].Kubecri.Args = []string{"--cridevices=" + plugins}
 		options.Nodes[i].Kubecri.Env = []string{"LD_LIBRARY_PATH=" + own}
+		programs[name] = *options.Nodes[i].Kubecri
 	}
 	return options, errors.Join(
 		os.Mkdir(plugins, 0o755),

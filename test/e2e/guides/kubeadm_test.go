@@ -6,6 +6,7 @@ package guides
 import (
 	"bytes"
 	"context"
+	"errors"
 	"maps"
 	"os"
 	"os/exec"
@@ -28,6 +29,19 @@ import (
 type reader struct {
 	*testing.T
 	ctx context.Context
+}
+
+// begin begins a test that does what a guide says. An error that must gets ends it.
+func begin(t *testing.T) (ctx context.Context, r reader, must func(error)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	t.Cleanup(cancel)
+	return ctx, reader{t, ctx}, func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // try runs a command of the guide, and returns what it prints: kubecri on the node, all others on
@@ -81,6 +95,28 @@ func (r reader) doAll(of section) map[string]string {
 	return printed
 }
 
+// replaceScheduler does what comes before a page's own steps: the policies are there, and our
+// scheduler, with further arguments, runs in the place of upstream's. All goes back when the test
+// ends.
+func (r reader) replaceScheduler(args ...string) {
+	r.Helper()
+	manifests := "-f " + filepath.Join(root, "deploy", "rbac") + " -f " + filepath.Join(root, "deploy", "policies")
+	r.do("kubectl apply " + manifests)
+	program := scheduler
+	program.Args = append(slices.Clone(program.Args), args...)
+	ours := shared.NewScheduler("kubedevice-scheduler", 10260, program)
+	if err := errors.Join(shared.Scheduler.Terminate(r.ctx), ours.Start()); err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() {
+		after := reader{r.T, context.WithoutCancel(r.ctx)}
+		after.do("kubectl delete --ignore-not-found " + manifests)
+		if err := errors.Join(ours.Terminate(after.ctx), shared.Scheduler.Start()); err != nil {
+			r.Error(err)
+		}
+	})
+}
+
 // state is what the guide changes and takes back.
 func (r reader) state() map[string]string {
 	r.Helper()
@@ -112,15 +148,7 @@ func publishes(now *corev1.Node) bool {
 // The node's kubelet runs as kubeadm sets it up. That kubeadm writes our scheduler's pod is another
 // test, of kubeadm's own code: here the scheduler takes the place of upstream's without it.
 func TestFromNothingToTheFirstDevicePodAndBackAsTheGuideSays(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	t.Cleanup(cancel)
-	r := reader{t, ctx}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	ctx, r, must := begin(t)
 	must(node.Begin(ctx))
 	bystander := clustertest.RunPod(ctx, t, shared.Client,
 		clustertest.IdlePod(clustertest.Namespace(t, shared.Client), "bystander", nil))

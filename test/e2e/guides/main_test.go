@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package guides does what a guide of docs/guides says, command by command, on a real cluster
+// Package guides does what a guide of docs/deploy says, command by command, on a real cluster
 // without KubeDevice.
 package guides
 

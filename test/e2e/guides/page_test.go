@@ -24,11 +24,11 @@ var (
 	named = regexp.MustCompile(`^# (\S+\.yaml)\n`)
 )
 
-// readGuide returns the parts of a page of docs/guides by their headings. NODE stands for a node,
+// readGuide returns the parts of a page of docs/deploy by their headings. NODE stands for a node,
 // $REPO for the checkout.
 func readGuide(t *testing.T, page, node string) map[string]section {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root, "docs", "guides", page))
+	content, err := os.ReadFile(filepath.Join(root, "docs", "deploy", page))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func awaitDiskPressure(ctx context.Context, t *testing.T, node *cluster.Node, wa
 	}
 }
 
-func TestOfAContainerThatEndsAgainAndAgainOneDeadOneIsKept(t *testing.T) {
+func TestOneDeadContainerIsKeptOfACrashLoop(t *testing.T) {
 	onBothNodes(t, func(ctx context.Context, t *testing.T, node *cluster.Node) {
 		pod := clustertest.CreatePod(ctx, t, shared.Client, newPod(t, node, "false"))
 		clustertest.AwaitPod(ctx, t, shared.Client, pod, "to have ended four times",

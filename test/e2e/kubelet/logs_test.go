@@ -31,9 +31,9 @@ func TestLogsAreThoseOfThisLifeOrOfThePreviousOne(t *testing.T) {
 		clustertest.AwaitPod(ctx, t, shared.Client, pod, "to run again",
 			func(pod *corev1.Pod) bool { return container(pod).RestartCount == 1 && kube.Ready(pod) })
 
-		for !strings.Contains(kubectl(ctx, t, pod, nil, "logs", "web").Stdout, "still here") {
-			clustertest.Pause(ctx, t, "the second life to have its say")
-		}
+		clustertest.Await(ctx, t, "the second life to have its say", func() bool {
+			return strings.Contains(kubectl(ctx, t, pod, nil, "logs", "web").Stdout, "still here")
+		})
 		for args, want := range map[string]string{
 			"logs web":                                   "second life\nstill here\n",
 			"logs web --previous":                        "first life\n",

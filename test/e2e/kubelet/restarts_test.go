@@ -136,7 +136,7 @@ func expectEcho(ctx context.Context, t *testing.T, node *cluster.Node, pod *core
 // eventMetric is how the kubelet counts the container events that the runtime has sent it.
 var eventMetric = regexp.MustCompile(`(?m)^kubelet_evented_pleg_connection_latency_seconds_count [1-9]`)
 
-func TestAKubeletThatListensForContainerEventsHearsThem(t *testing.T) {
+func TestContainerEventsReachTheKubelet(t *testing.T) {
 	onBothNodes(t, func(ctx context.Context, t *testing.T, node *cluster.Node) {
 		withSettings(ctx, t, node, "featureGates: {EventedPLEG: true}", func() {
 			pod := newPod(t, node, "true")

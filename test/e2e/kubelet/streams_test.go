@@ -68,9 +68,10 @@ func TestExecWithATerminalHasItsSizeAndItsKeys(t *testing.T) {
 		screen.resize(t, 24, 80)
 		screen.write(t, "until stty size | grep -x '24 80'; do sleep 0.1; done\n")
 		screen.awaitLine(t, "24 80")
-		screen.write(t, "echo asleep; sleep 86400\n")
+		// Ctrl-C ends this one, also if sleep does not run yet.
+		screen.write(t, "sh -c 'echo asleep; exec sleep 86400'\n")
 		screen.awaitLine(t, "asleep")
-		screen.write(t, "\x03exit 7\n") // Ctrl-C ends the sleep
+		screen.write(t, "\x03exit 7\n")
 
 		command.Wait() //nolint:errcheck // the exit code says it
 		if code := command.ProcessState.ExitCode(); code != 7 {
@@ -103,12 +104,10 @@ var forwarding = regexp.MustCompile(`Forwarding from (127\.0\.0\.1:\d+) -> 7`)
 func TestPortForwardCarriesMuchBothWaysAtOnce(t *testing.T) {
 	onBothNodes(t, func(ctx context.Context, t *testing.T, node *cluster.Node) {
 		pod := clustertest.RunPod(ctx, t, shared.Client, newPod(t, node, "nc", "-ll", "-p", "7", "-e", "cat"))
-		for {
-			if _, err := shared.Client.Exec(ctx, pod, "main", "sh", "-c", "nc 127.0.0.1 7 </dev/null"); err == nil {
-				break
-			}
-			clustertest.Pause(ctx, t, "the pod to listen")
-		}
+		clustertest.Await(ctx, t, "the pod to listen", func() bool {
+			_, err := shared.Client.Exec(ctx, pod, "main", "sh", "-c", "nc 127.0.0.1 7 </dev/null")
+			return err == nil
+		})
 		line := follow(ctx, t, pod, "port-forward", "--address=127.0.0.1", "pod/"+pod.Name, ":7").awaitLine(t,
 			"Forwarding")
 		found := forwarding.FindStringSubmatch(line)

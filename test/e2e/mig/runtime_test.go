@@ -19,9 +19,9 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// TestAPodWhoseRuntimeIsNotNVIDIAsHearsThatItHasNoGPU has the containerd of the cluster, which
+// TestAPodWithoutNVIDIAsRuntimeGetsAnEvent has the containerd of the cluster, which
 // starts all containers with runc.
-func TestAPodWhoseRuntimeIsNotNVIDIAsHearsThatItHasNoGPU(t *testing.T) {
+func TestAPodWithoutNVIDIAsRuntimeGetsAnEvent(t *testing.T) {
 	ctx := begin(t)
 	// The metric then counts this test's containers alone.
 	if err := shared.Nodes[0].Kubecri.Restart(ctx); err != nil {

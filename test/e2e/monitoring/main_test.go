@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package monitoring tests deploy/monitoring on a real cluster with a real Prometheus: what scrapes
-// nodes and scheduler, the alerts, and what the boards ask for.
+// nodes and scheduler, the alerts, and what the boards request.
 package monitoring
 
 import (

@@ -29,13 +29,10 @@ func TestPrometheusSeesFaultsAndTheirRepair(t *testing.T) {
 		`up{job="kubecri",instance="node-1"} == 1`, `up{job="kubecri",instance="node-2"} == 1`,
 		`up{job="kubedevice-scheduler"} == 1`, `kubecri_device_held{pod="trainer"}`,
 	} {
-		for {
+		clustertest.Await(ctx, t, "Prometheus to have "+expr, func() bool {
 			series, err := server.query(ctx, expr)
-			if err == nil && series > 0 {
-				break
-			}
-			clustertest.Pause(ctx, t, "Prometheus to have "+expr)
-		}
+			return err == nil && series > 0
+		})
 	}
 
 	t.Run("each query of the boards is answered", func(t *testing.T) { answersBoards(ctx, t, server) })

@@ -219,7 +219,7 @@ func (s *server) query(ctx context.Context, expr string) (series int, err error)
 // awaitAlert waits until an alert with these labels fires, or does not.
 func (s *server) awaitAlert(ctx context.Context, t *testing.T, fires bool, labels map[string]string) {
 	t.Helper()
-	for {
+	clustertest.AwaitSuccess(ctx, t, fmt.Sprintf("the alert %v to fire: %v", labels, fires), func() error {
 		var data struct {
 			Alerts []struct {
 				Labels map[string]string
@@ -235,10 +235,9 @@ func (s *server) awaitAlert(ctx context.Context, t *testing.T, fires bool, label
 			}
 			found = found || same
 		}
-		if err == nil && found == fires {
-			return
+		if err == nil && found != fires {
+			err = fmt.Errorf("the alerts are %v", data.Alerts)
 		}
-		clustertest.Pause(ctx, t, fmt.Sprintf("the alert %v to fire: %v, among %v (%v)", labels, fires, data.Alerts,
-			err))
-	}
+		return err
+	})
 }

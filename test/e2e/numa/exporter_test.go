@@ -79,12 +79,13 @@ func TestAnExporterSeesTheDevicesOfKubecrisAndOfTheKubeletsPlugins(t *testing.T)
 
 	clustertest.DeletePod(ctx, t, shared.Client, all)
 	delete(want, "all/main")
-	for got := want; ; {
-		if _, got = list(ctx, t, agent, namespace); cmp.Equal(want, got) {
-			break
+	clustertest.AwaitSuccess(ctx, t, "pod "+all.Name+" to be listed no more", func() error {
+		_, got := list(ctx, t, agent, namespace)
+		if !cmp.Equal(want, got) {
+			return fmt.Errorf("listed are %v", got)
 		}
-		clustertest.Pause(ctx, t, fmt.Sprintf("pod %s to be listed no more: %v", all.Name, got))
-	}
+		return nil
+	})
 }
 
 // list requests the pods of a namespace, by name, and which devices their containers have,

@@ -123,9 +123,10 @@ func (n *node) startPlugins(ctx context.Context, t *testing.T) {
 		}
 		for _, host := range []string{"kubedevice", "kubelet"} {
 			socket := filepath.Join(n.Var(), "lib", host, "device-plugins", "kubelet.sock")
-			for _, err := os.Stat(socket); err != nil; _, err = os.Stat(socket) {
-				clustertest.Pause(ctx, t, n.Name+" to have "+socket)
-			}
+			clustertest.AwaitSuccess(ctx, t, n.Name+" to have "+socket, func() error {
+				_, err := os.Stat(socket)
+				return err
+			})
 		}
 		n.write(t, resource)
 		if err := p.Start(); err != nil {

@@ -202,14 +202,15 @@ func (n *node) expectAllocated(ctx context.Context, t *testing.T, pod *corev1.Po
 // printed returns the line that the container main of a pod begins with.
 func (n *node) printed(ctx context.Context, t *testing.T, pod *corev1.Pod) string {
 	t.Helper()
-	for {
+	var line string
+	clustertest.Await(ctx, t, "pod "+pod.Name+" to print a line", func() bool {
 		printed, err := shared.Client.Logs(ctx, pod, "main")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if line, rest, ended := strings.Cut(printed, "\n"); ended && rest == "" {
-			return line
-		}
-		clustertest.Pause(ctx, t, "pod "+pod.Name+" to print a line")
-	}
+		first, rest, ended := strings.Cut(printed, "\n")
+		line = first
+		return ended && rest == ""
+	})
+	return line
 }

@@ -35,8 +35,8 @@ type owned struct {
 
 var (
 	shared *cluster.Cluster
-	// direct and stepwise are the nodes of the two tests.
-	direct, stepwise owned
+	// direct, stepwise, within and outward are the nodes of the four tests.
+	direct, stepwise, within, outward owned
 	// built is nvidiagpu's device plugin.
 	built string
 	// machine is the simulated hardware of each node.
@@ -47,7 +47,7 @@ func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, furnish, use)) }
 
 // furnish returns the options of a cluster whose nodes have the hardware.
 func furnish(dir string) (options cluster.Options, err error) {
-	if options, err = clustertest.Options("e2e-owners", 2); err != nil {
+	if options, err = clustertest.Options("e2e-owners", 4); err != nil {
 		return options, err
 	}
 	if err := clustertest.Build(context.Background(), options.Programs, binaries.DevicePlugins); err != nil {
@@ -65,7 +65,7 @@ func furnish(dir string) (options cluster.Options, err error) {
 		return options, err
 	}
 	built = filepath.Join(root, "_output", "plugins", "device", "nvidiagpu.so")
-	for i, n := range []*owned{&direct, &stepwise} {
+	for i, n := range []*owned{&direct, &stepwise, &within, &outward} {
 		plugins := filepath.Join(dir, fmt.Sprintf("plugins-%d", i))
 		if err := os.Mkdir(plugins, 0o755); err != nil {
 			return options, err
@@ -90,7 +90,7 @@ func use(c *cluster.Cluster) error {
 	atKubecri := program
 	atKubecri.Mounts = append([]sandbox.Mount{{Source: kubecriDirectory, Target: vendors.KubeletDirectory}},
 		program.Mounts...)
-	for i, n := range []*owned{&direct, &stepwise} {
+	for i, n := range []*owned{&direct, &stepwise, &within, &outward} {
 		n.Node = c.Nodes[i]
 		n.kubelets, n.hosted = n.NewComponent("nvidia", program), n.NewComponent("nvidia-at-kubecri", atKubecri)
 		if err := n.Sandbox().Do(func() error { return machine.MakeNodes("/dev") }); err != nil {

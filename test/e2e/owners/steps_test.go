@@ -67,31 +67,44 @@ func awaitOffer(ctx context.Context, t *testing.T, node owned, count int64, anno
 	}
 }
 
+// awaitPluginsDevices waits until the node lists the devices of the plugin at kubecri and none of
+// the file: a pod would be bound to one that is not there any more.
+func awaitPluginsDevices(ctx context.Context, t *testing.T, node owned) {
+	t.Helper()
+	isListed := func(now *corev1.Node) bool {
+		list := now.Annotations[deviceinfo.Annotation]
+		return strings.Contains(list, "/nvidia.com:gpu/") && !strings.Contains(list, "/gpugrp0/")
+	}
+	if _, err := shared.Client.AwaitNode(ctx, node.Name, "to list the plugin's GPUs alone", isListed); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // awaitReadiness waits until the readiness of the node's kubecri says something.
 func awaitReadiness(ctx context.Context, t *testing.T, node owned, what string) {
 	t.Helper()
-	for {
+	clustertest.Await(ctx, t, "readiness to say "+what, func() bool {
 		if answer, err := node.Get(ctx, "/readyz?verbose"); err == nil && strings.Contains(answer, what) {
-			return
+			return true
 		}
-		clustertest.Pause(ctx, t, "readiness to say "+what)
-	}
+		return false
+	})
 }
 
 // awaitEvent waits until the node has an event of the conflict.
 func awaitEvent(ctx context.Context, t *testing.T, node owned, message string) {
 	t.Helper()
-	for {
+	clustertest.Await(ctx, t, "an event ResourceConflict", func() bool {
 		events, err := shared.Client.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
 			FieldSelector: "reason=ResourceConflict,involvedObject.name=" + node.Name,
 		})
 		if err == nil && slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
 			return strings.Contains(e.Message, message)
 		}) {
-			return
+			return true
 		}
-		clustertest.Pause(ctx, t, "an event ResourceConflict")
-	}
+		return false
+	})
 }
 
 // awaitConflict waits until readiness, metric and event say that the kubelet has the GPUs, too.
@@ -105,15 +118,15 @@ func awaitConflict(ctx context.Context, t *testing.T, node owned) {
 // awaitPodEvent waits until a pod, which must not fail, has an event with a message.
 func awaitPodEvent(ctx context.Context, t *testing.T, pod *corev1.Pod, message string) {
 	t.Helper()
-	for {
+	clustertest.Await(ctx, t, "an event of pod "+pod.Name, func() bool {
 		events, err := shared.Client.PodEvents(ctx, pod)
 		if err == nil && slices.ContainsFunc(events, func(e corev1.Event) bool {
 			return strings.Contains(e.Message, message)
 		}) {
-			return
+			return true
 		}
-		clustertest.Pause(ctx, t, "an event of pod "+pod.Name)
-	}
+		return false
+	})
 }
 
 // expectOnce fails the test unless each pod has one GPU to itself.

@@ -77,12 +77,11 @@ func switchCDI(ctx context.Context, t *testing.T, to string) {
 	if err := node.Containerd.Restart(ctx); err != nil {
 		t.Error(err)
 	}
-	for { // the node may not have noticed
-		if _, err := node.Run(ctx, "crictl", "version"); err == nil {
-			break
-		}
-		clustertest.Pause(ctx, t, "containerd to answer")
-	}
+	// the node may not have noticed
+	clustertest.Await(ctx, t, "containerd to answer", func() bool {
+		_, err := node.Run(ctx, "crictl", "version")
+		return err == nil
+	})
 	if err := shared.AwaitReady(ctx); err != nil {
 		t.Error(err)
 	}

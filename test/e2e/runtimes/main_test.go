@@ -35,7 +35,7 @@ func prepare(plugins string) (cluster.Options, error) {
 	for i := range options.Nodes {
 		options.Nodes[i].Kubecri.Args = []string{"--cridevices=" + plugins}
 	}
-	return options, addPlugins(plugins)
+	return options, clustertest.AddDevicePlugins(plugins, "testdata/cdi")
 }
 
 func use(c *cluster.Cluster) error {

@@ -5,6 +5,7 @@ package seals
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -175,19 +176,19 @@ func (s *story) restartContainer(name string) {
 // see returns the one device that a pod sees, which must be the one that was chosen for it.
 func (s *story) see(pod *corev1.Pod) string {
 	s.Helper()
-	for {
-		seen, err := s.observer.Observe(s.ctx, pod, "main")
-		if err == nil {
-			if err := seen.Agree(); err != nil || len(seen.Visible) != 1 {
-				s.Fatalf("%s sees %q, want one device (%v)", seen, seen.Visible, err)
-			}
-			return seen.Visible[0]
-		}
-		if !strings.Contains(err.Error(), "code = Unavailable") {
+	var seen *observe.Observation
+	clustertest.Await(s.ctx, s, "the kubelet to reach the container runtime", func() bool {
+		var err error
+		seen, err = s.observer.Observe(s.ctx, pod, "main")
+		if err != nil && !strings.Contains(err.Error(), "code = Unavailable") {
 			s.Fatal(err)
 		}
-		clustertest.Pause(s.ctx, s, "the kubelet to reach the container runtime")
+		return err == nil
+	})
+	if err := seen.Agree(); err != nil || len(seen.Visible) != 1 {
+		s.Fatalf("%s sees %q, want one device (%v)", seen, seen.Visible, err)
 	}
+	return seen.Visible[0]
 }
 
 // forge creates pods on the node with an allocation of their own making: a copy of a pod's that the
@@ -221,7 +222,7 @@ func (s *story) forge() {
 // awaitHolders waits until the node reports exactly these pods, sorted by name.
 func (s *story) awaitHolders(want ...string) {
 	s.Helper()
-	for {
+	clustertest.AwaitSuccess(s.ctx, s, "the node to report the holders "+strings.Join(want, ", "), func() error {
 		node, err := shared.Client.CoreV1().Nodes().Get(s.ctx, s.node.Name, metav1.GetOptions{})
 		s.must(err)
 		value, there := node.Annotations[deviceinfo.HoldersAnnotation]
@@ -231,11 +232,11 @@ func (s *story) awaitHolders(want ...string) {
 		for _, holder := range holders {
 			got = append(got, holder.Name)
 		}
-		if slices.Equal(got, want) && there == (len(want) > 0) {
-			return
+		if !slices.Equal(got, want) || there != (len(want) > 0) {
+			return fmt.Errorf("it reports %s", value)
 		}
-		clustertest.Pause(s.ctx, s, "the node to report the holders "+strings.Join(want, ", ")+", not "+value)
-	}
+		return nil
+	})
 }
 
 // awaitNewKey waits until the scheduler seals with the first of the keys.
@@ -246,27 +247,24 @@ func (s *story) awaitNewKey() {
 	certificates, err := seal.ParseCertificates(text)
 	s.must(err)
 	verifier := seal.NewVerifier(seal.CertificateKeys(certificates)[0])
-	for {
+	clustertest.Await(s.ctx, s, "the scheduler to use its new key", func() bool {
 		pod := clustertest.RunPod(s.ctx, s, shared.Client, gpuPod(s.namespace, "probe"))
 		_, err := verifier.Open(pod.Annotations[seal.Annotation])
 		clustertest.DeletePod(s.ctx, s, shared.Client, pod)
-		if err == nil {
-			return
-		}
-		clustertest.Pause(s.ctx, s, "the scheduler to use its new key")
-	}
+		return err == nil
+	})
 }
 
 func (s *story) awaitEvent(pod, reason, text string) {
 	s.Helper()
-	for {
+	clustertest.Await(s.ctx, s, "an event "+reason+" on pod "+pod+" that says "+text, func() bool {
 		events, err := shared.Client.PodEvents(s.ctx, s.pod(pod))
 		s.must(err)
 		for _, event := range events {
 			if event.Reason == reason && strings.Contains(event.Message, text) {
-				return
+				return true
 			}
 		}
-		clustertest.Pause(s.ctx, s, "an event "+reason+" on pod "+pod+" that says "+text)
-	}
+		return false
+	})
 }

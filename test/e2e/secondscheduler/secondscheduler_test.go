@@ -113,7 +113,7 @@ func (s *story) kubectl(arguments ...string) {
 	s.must(err)
 }
 
-// install does what docs/second-scheduler.md says.
+// install does what docs/deploy/second-scheduler.md says.
 func (s *story) install() {
 	s.Helper()
 	deploy := filepath.Join(root, "deploy")
@@ -138,15 +138,12 @@ func (s *story) install() {
 
 	s.kubectl("apply", "--filename="+filepath.Join(deploy, "policies-optional", "kubedevice-scheduler-name.yaml"))
 	pod := clustertest.IdlePod(metav1.NamespaceDefault, "admitted", map[corev1.ResourceName]int64{observe.Resource: 1})
-	for {
+	clustertest.Await(s.ctx, s, "the API server to take notice of the policy", func() bool {
 		admitted, err := shared.Client.CoreV1().Pods(pod.Namespace).Create(s.ctx, pod,
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		s.must(err)
-		if admitted.Spec.SchedulerName == name {
-			return
-		}
-		clustertest.Pause(s.ctx, s, "the API server to take notice of the policy")
-	}
+		return admitted.Spec.SchedulerName == name
+	})
 }
 
 // expectAnswers asks both replicas through a port-forward, as users do.
@@ -206,9 +203,10 @@ func (s *story) loseAtTheKubelet() {
 	winner.Spec.SchedulerName, winner.Spec.Containers[0].Resources.Requests = "absent", cpu
 	winner = clustertest.CreatePod(s.ctx, s, shared.Client, winner)
 	s.must(s.node.Kubelet.Kill9(s.ctx))
-	for !time.Now().After(winner.CreationTimestamp.Add(time.Second)) { // which is in whole seconds
-		clustertest.Pause(s.ctx, s, "the winner to be older than the loser")
-	}
+	// which is in whole seconds
+	clustertest.Await(s.ctx, s, "the winner to be older than the loser", func() bool {
+		return time.Now().After(winner.CreationTimestamp.Add(time.Second))
+	})
 	template := clustertest.IdlePod(s.namespace, "loser", map[corev1.ResourceName]int64{observe.Resource: 1})
 	template.Spec.Containers[0].Resources.Requests = cpu
 	template.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -244,15 +242,17 @@ func (s *story) loseAtTheKubelet() {
 }
 
 // awaitJobPod waits for a pod of the Job for which is holds. what completes "wait for".
-func (s *story) awaitJobPod(what string, is func(*corev1.Pod) bool) *corev1.Pod {
+func (s *story) awaitJobPod(what string, is func(*corev1.Pod) bool) (found *corev1.Pod) {
 	s.Helper()
-	for {
+	clustertest.Await(s.ctx, s, what, func() bool {
 		list, err := shared.Client.CoreV1().Pods(s.namespace).List(s.ctx,
 			metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=loser"})
 		s.must(err)
-		if at := slices.IndexFunc(list.Items, func(pod corev1.Pod) bool { return is(&pod) }); at >= 0 {
-			return &list.Items[at]
+		at := slices.IndexFunc(list.Items, func(pod corev1.Pod) bool { return is(&pod) })
+		if at >= 0 {
+			found = &list.Items[at]
 		}
-		clustertest.Pause(s.ctx, s, what)
-	}
+		return at >= 0
+	})
+	return found
 }

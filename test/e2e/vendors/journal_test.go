@@ -47,7 +47,7 @@ func allocated(t *testing.T, example *cluster.Component) [][]string {
 // awaitLog waits until a program has logged a line with a text in it.
 func awaitLog(ctx context.Context, t *testing.T, program *cluster.Component, text string) {
 	t.Helper()
-	for len(logged(t, program, text)) == 0 {
-		clustertest.Pause(ctx, t, program.Name+" to log "+text)
-	}
+	clustertest.Await(ctx, t, program.Name+" to log "+text, func() bool {
+		return len(logged(t, program, text)) > 0
+	})
 }

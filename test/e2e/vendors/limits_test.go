@@ -30,7 +30,7 @@ func TestAPodWithLimitsAloneGetsWhatTheSchedulerChoseFromEveryPlugin(t *testing.
 	}
 }
 
-func TestAllocateIsAskedForExactlyWhatTheSchedulerChoseAndOnceForEachContainer(t *testing.T) {
+func TestAllocateIsCalledOncePerContainerWithTheChosenDevices(t *testing.T) {
 	ctx := begin(t)
 	n := nodes[0]
 	before := len(allocated(t, n.plugins[sample]))

@@ -99,7 +99,8 @@ func everyProgram() []*cluster.Component {
 // returns all.
 func awaitEnded(ctx context.Context, t *testing.T, namespace string, count int) []corev1.Pod {
 	t.Helper()
-	for {
+	var all []corev1.Pod
+	clustertest.AwaitSuccess(ctx, t, fmt.Sprintf("%d pods to end", count), func() error {
 		ended := 0
 		pods, err := shared.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 		if err == nil { // otherwise the API server is being restarted
@@ -109,11 +110,15 @@ func awaitEnded(ctx context.Context, t *testing.T, namespace string, count int) 
 				}
 			}
 		}
-		if err == nil && ended >= count {
-			return pods.Items
+		if err == nil && ended < count {
+			err = fmt.Errorf("%d have", ended)
 		}
-		clustertest.Pause(ctx, t, fmt.Sprintf("%d pods to end: %d have, %v", count, ended, err))
-	}
+		if err == nil {
+			all = pods.Items
+		}
+		return err
+	})
+	return all
 }
 
 // overlap says whether two pods that have ended had their devices at the same time, as far as whole

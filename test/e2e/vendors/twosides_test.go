@@ -161,7 +161,7 @@ func TestPodsThatHoldGPUsOfTheKubeletKeepThemWhenThePluginMovesToKubecri(t *test
 // their node is rebooted, and its plugins come up only when the node is ready. All of them run
 // again with the GPUs that they had, a pod that fits nowhere still waits, and what one of them held
 // is free when it is gone.
-func TestPodsOfANodeThatStandsInHaveTheirGPUsAgainWhenItIsRebooted(t *testing.T) {
+func TestPodsOfANodeWithPlaceholderPluginsKeepTheirGPUsOverAReboot(t *testing.T) {
 	ctx := beginWith(t, 5*timeout)
 	namespace := clustertest.Namespace(t, shared.Client)
 	n := nodes[0]
@@ -273,9 +273,9 @@ func (n *node) handOver(ctx context.Context, t *testing.T) {
 		if err := turn.next.Start(); err != nil {
 			t.Fatal(err)
 		}
-		for turn.before.PID() != 0 {
-			clustertest.Pause(ctx, t, turn.before.Name+" to end")
-		}
+		clustertest.Await(ctx, t, turn.before.Name+" to end", func() bool {
+			return turn.before.PID() == 0
+		})
 	}
 }
 
@@ -289,12 +289,10 @@ func (n *node) run(ctx context.Context, t *testing.T, namespace, name string) *c
 // awaitExec waits until commands can be run in a pod, as after a restart of what is on the way.
 func awaitExec(ctx context.Context, t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	for {
-		if _, err := shared.Client.Exec(ctx, pod, "main", "true"); err == nil {
-			return
-		}
-		clustertest.Pause(ctx, t, "a command in pod "+pod.Name)
-	}
+	clustertest.Await(ctx, t, "a command in pod "+pod.Name, func() bool {
+		_, err := shared.Client.Exec(ctx, pod, "main", "true")
+		return err == nil
+	})
 }
 
 // visible is which GPUs the container of a pod can open, which a plugin at the kubelet gave it; of

@@ -44,7 +44,7 @@ func TestTheSchedulerEmulatesTheAPIServerAndPodsGetWhatItChose(t *testing.T) {
 }
 
 // A scheduler that waited for the lists of an API that is not there would schedule nothing.
-func TestAFeatureGateWhoseAPIIsMissingEndsTheSchedulerWithWords(t *testing.T) {
+func TestAFeatureGateWhoseAPIIsMissingEndsTheSchedulerWithAReason(t *testing.T) {
 	ctx := testContext(t)
 	scheduler := shared.NewScheduler("gated-scheduler", 10270, cluster.Program{
 		Path: options.Scheduler.Path, Args: append(options.Scheduler.Args, "--feature-gates=GenericWorkload=true"),
@@ -57,9 +57,9 @@ func TestAFeatureGateWhoseAPIIsMissingEndsTheSchedulerWithWords(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for scheduler.PID() != 0 {
-		clustertest.Pause(ctx, t, "the scheduler to end")
-	}
+	clustertest.Await(ctx, t, "the scheduler to end", func() bool {
+		return scheduler.PID() == 0
+	})
 	said := read(t, scheduler)
 	if !strings.Contains(said, "feature gate GenericWorkload to true, feature is ") &&
 		!strings.Contains(said, "in scheduling.k8s.io/v1beta1, which an enabled feature gate") {
@@ -74,13 +74,10 @@ func TestATrustBundleThatTheAPIServerLacksIsNamed(t *testing.T) {
 	if options.Kubernetes == cluster.Kubernetes137 {
 		want = "it does not exist; create it"
 	}
-	for {
+	clustertest.Await(ctx, t, "kubecri to say of the trust bundle: "+want, func() bool {
 		said := read(t, shared.Nodes[0].Kubecri)
-		if strings.Contains(said, bundle) && strings.Contains(said, want) {
-			break
-		}
-		clustertest.Pause(ctx, t, "kubecri to say of the trust bundle: "+want)
-	}
+		return strings.Contains(said, bundle) && strings.Contains(said, want)
+	})
 	expectDevices(ctx, t, clustertest.RunPod(ctx, t, shared.Client, devicePod(clustertest.Namespace(t, shared.Client))))
 }
 
@@ -92,7 +89,7 @@ func TestThePolicyForTheAPIServersVersionKeepsDevicePodsForOurScheduler(t *testi
 	mutates := options.Kubernetes >= cluster.Kubernetes136
 	applyPolicy(ctx, t, mutates)
 	pod := devicePod(clustertest.Namespace(t, shared.Client))
-	for {
+	clustertest.Await(ctx, t, "the policy to be in force", func() bool {
 		created, err := shared.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod,
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil && !apierrors.IsForbidden(err) {
@@ -100,10 +97,10 @@ func TestThePolicyForTheAPIServersVersionKeepsDevicePodsForOurScheduler(t *testi
 		}
 		if mutates && err == nil && created.Spec.SchedulerName == ours ||
 			!mutates && err != nil && strings.Contains(err.Error(), "write schedulerName: "+ours) {
-			break
+			return true
 		}
-		clustertest.Pause(ctx, t, "the policy to be in force")
-	}
+		return false
+	})
 	if !mutates {
 		pod.Spec.SchedulerName = ours
 	}

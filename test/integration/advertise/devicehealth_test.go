@@ -80,7 +80,7 @@ func TestAKubeletsIdentityDoesAllThatAFailedDeviceNeeds(t *testing.T) {
 	registry.Follow(noDevices{})
 	tracker := devicehealth.NewTracker(manager, holdsFirst{pod, gpus[0]}, events(nil))
 	warnings := make(chan string, 100)
-	keeper := devicehealth.NewKeeper(devicehealth.Options{
+	controller := devicehealth.NewController(devicehealth.Options{
 		Tracker: tracker, Grants: holdsFirst{pod, gpus[0]}, Pods: registry,
 		Default: devicehealth.Rule{Policy: devicehealth.Evict},
 		Events:  events(warnings), Metrics: uncounted{},
@@ -88,7 +88,8 @@ func TestAKubeletsIdentityDoesAllThatAFailedDeviceNeeds(t *testing.T) {
 	advertiser := advertise.New("node-1", manager, advertise.Options{Health: tracker})
 	var running sync.WaitGroup
 	for _, part := range []func(){
-		func() { files.Run(ctx) }, func() { manager.Run(ctx) }, func() { tracker.Run(ctx) }, func() { keeper.Run(ctx) },
+		func() { files.Run(ctx) }, func() { manager.Run(ctx) }, func() { tracker.Run(ctx) },
+		func() { controller.Run(ctx) },
 		func() { advertiser.Run(ctx, kubelet) }, func() { registry.Watch(ctx, kubelet, "node-1") },
 	} {
 		running.Go(part)
@@ -126,7 +127,7 @@ func TestAKubeletsIdentityDoesAllThatAFailedDeviceNeeds(t *testing.T) {
 		_, err := kubelet.CoreV1().Namespaces().Get(ctx, pod.Namespace, metav1.GetOptions{})
 		return err == nil
 	})
-	restarted := devicehealth.NewKeeper(devicehealth.Options{
+	restarted := devicehealth.NewController(devicehealth.Options{
 		Tracker: tracker, Grants: holdsFirst{pod, gpus[0]}, Pods: registry,
 		Default: devicehealth.Rule{Policy: devicehealth.Evict},
 		Events:  events(warnings), Metrics: uncounted{},

@@ -94,7 +94,7 @@ func (r *relay) cut() {
 	r.carrying.Wait()
 }
 
-func TestWhatChangedWhileTheAPIServerWasAwayIsPublishedWhenItIsBack(t *testing.T) {
+func TestChangesDuringAnOutageOfTheAPIServerArePublishedAfterIt(t *testing.T) {
 	kubelet := register(t, "node-1")
 	wire := newRelay(t, kubelet.Config.Host)
 	config := rest.CopyConfig(kubelet.Config)

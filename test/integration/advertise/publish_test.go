@@ -48,6 +48,10 @@ func TestChangesOfDevicesArePublishedWithinTwoSecondsInTwoPatchesEach(t *testing
 	}
 }
 
+// extended are the extended resources of a node with GPUs: quotas count their memory and cores by
+// HAMi's names.
+var extended = []string{string(gpu.Resource), "nvidia.com/gpucores", "nvidia.com/gpumem"}
+
 func TestOnlyWhatIsOursChangesAndCleanupLeavesTheNodeAsItWas(t *testing.T) {
 	kubelet := register(t, "node-1")
 	before := furnish(t, "node-1")
@@ -68,7 +72,7 @@ func TestOnlyWhatIsOursChangesAndCleanupLeavesTheNodeAsItWas(t *testing.T) {
 
 	stop()
 	names, found, err := advertise.Withdraw(t.Context(), kubelet, "node-1")
-	if err != nil || !found || !slices.Equal(names, []string{string(gpu.Resource)}) {
+	if err != nil || !found || !slices.Equal(names, extended) {
 		t.Fatalf("clean-up with the kubelet's credentials: %v, found=%v, %v", names, found, err)
 	}
 	after := n.now()
@@ -107,8 +111,10 @@ func others(object *corev1.Node) *corev1.Node {
 	object = object.DeepCopy()
 	object.ResourceVersion, object.ManagedFields = "", nil
 	delete(object.Annotations, deviceinfo.Annotation)
-	delete(object.Status.Capacity, corev1.ResourceName(gpu.Resource))
-	delete(object.Status.Allocatable, corev1.ResourceName(gpu.Resource))
+	for _, name := range extended {
+		delete(object.Status.Capacity, corev1.ResourceName(name))
+		delete(object.Status.Allocatable, corev1.ResourceName(name))
+	}
 	return object
 }
 
@@ -137,7 +143,7 @@ func TestAThousandGPUsArePublishedAndReadBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := len(info.Allocatable); got != 2*1000+1 {
-		t.Errorf("%d allocatable resources, want cards and memory of each GPU and their count", got)
+	if got := len(info.Allocatable); got != 3*1000+1 {
+		t.Errorf("%d allocatable resources, want cards, memory and cores of each GPU and their count", got)
 	}
 }

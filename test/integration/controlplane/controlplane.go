@@ -179,8 +179,8 @@ func (c *ControlPlane) awaitReady(ctx context.Context) error {
 	}
 }
 
-// stopLimit is how long the API server may take to end its requests.
-const stopLimit = 30 * time.Second
+// stopTimeout is how long the API server may take to end its requests.
+const stopTimeout = 30 * time.Second
 
 // Stop ends the control plane and removes its files.
 func (c *ControlPlane) Stop() error {
@@ -189,8 +189,8 @@ func (c *ControlPlane) Stop() error {
 	if c.address != "" {
 		select {
 		case err = <-c.ended:
-		case <-time.After(stopLimit):
-			err = fmt.Errorf("stop the control plane: the API server has not ended after %v", stopLimit)
+		case <-time.After(stopTimeout):
+			err = fmt.Errorf("stop the control plane: the API server has not ended after %v", stopTimeout)
 		}
 	}
 	c.stopEtcd()

@@ -17,13 +17,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// startLimit allows for a busy machine: a quiet one needs five seconds.
-const startLimit = 2 * time.Minute
+// startTimeout allows for a busy machine: a quiet one needs five seconds.
+const startTimeout = 2 * time.Minute
 
 var server *controlplane.ControlPlane
 
 func TestMain(m *testing.M) {
-	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	var err error
 	if server, err = controlplane.Start(ctx); err != nil {

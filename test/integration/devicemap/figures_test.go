@@ -84,7 +84,7 @@ func TestFiguresOfLargeClusters(t *testing.T) {
 
 	for _, size := range []string{"large", "small"} {
 		if size == "small" {
-			p.Click(`[...document.querySelectorAll('button')].find(b => b.innerText == "Small")`)
+			p.Click(`[...document.querySelectorAll('button')].find(b => b.innerText == "Compact")`)
 			p.Await("smaller nodes", `document.querySelector('.grid.small .card')`)
 		}
 		measureFrames(t, p, size+" nodes: frames, 60 pixels each", 60, 300)

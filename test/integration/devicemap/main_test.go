@@ -28,8 +28,8 @@ var (
 	limits  = flag.Bool("limits", false, "fail if a figure is above its limit: on a machine that does nothing else")
 )
 
-// startLimit allows for a busy machine, and for the download of the browser.
-const startLimit = 5 * time.Minute
+// startTimeout allows for a busy machine, and for the download of the browser.
+const startTimeout = 5 * time.Minute
 
 var (
 	server   *controlplane.ControlPlane
@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (code int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	dir, err := os.MkdirTemp("", "kubedevice-map-")
 	if err != nil {

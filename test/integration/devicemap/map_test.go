@@ -19,8 +19,9 @@ import (
 
 const (
 	fewNodes = 48
-	noPair   = "0/48 nodes are available: 46 have no 2 free GPUs in one gpugrp0 (best: 1 free of 2), 2 have fewer " +
-		"than 2 free GPUs (best: 1 free of 8). preemption: 0/48 nodes are available: 48 No preemption victims found."
+	noPair   = "0/48 nodes are available: 46 have no 2 free GPUs in one NVLink or PCIe group (best: 1 free of 2), 2 " +
+		"have fewer than 2 free GPUs (best: 1 free of 8). preemption: 0/48 nodes are available: 48 No preemption " +
+		"victims found."
 	noMemory = "0/48 nodes are available: 48 have no gpu with 72 GiB of memory free (best: 64 GiB free of 80 GiB). " +
 		"preemption: none."
 )
@@ -51,7 +52,8 @@ func TestTheMapShowsADeviceThatFailsAndAPodThatWaitsUntilItIsPlaced(t *testing.T
 		document.querySelectorAll('[role=listitem][aria-label="gpu-1, 8 of 8 free"] .tile.free')[i])`)
 	p.Await("the number of nodes", `document.querySelector('.found').innerText == "48 nodes, 384 devices"`)
 	p.Await("the pods that wait, with reasons", `document.querySelector('aside').innerText.includes(
-		"have no 2 free GPUs in one gpugrp0") && !document.querySelector('aside').innerText.includes("victims")`)
+		"have no 2 free GPUs in one NVLink or PCIe group") &&
+		!document.querySelector('aside').innerText.includes("victims")`)
 	if url := browser.Value[string](p, "location.href"); strings.Contains(url, "token") {
 		t.Errorf("the key stays in the address: %s", url)
 	}
@@ -107,7 +109,7 @@ func TestTheMapShowsADeviceThatFailsAndAPodThatWaitsUntilItIsPlaced(t *testing.T
 	p.Await("that no scheduler answers, in words",
 		`document.querySelector('.details [role=status]')?.innerText.startsWith("No scheduler answers: ")`)
 	p.Await("the short reason, once", `document.querySelector('.details').innerText.split(
-		"46 have no 2 free GPUs in one gpugrp0").length == 3`) // the other is its event
+		"46 have no 2 free GPUs in one NVLink or PCIe group").length == 3`) // the other is its event
 
 	// It gets its devices, which are lit.
 	bind(ctx, t, pod, "gpu-1", 0, 1, 2, 3)

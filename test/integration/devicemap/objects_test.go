@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
@@ -42,6 +43,14 @@ func newNode(t *testing.T, name string, unhealthy ...int) *corev1.Node {
 		types.AddGroupResource(info.Capacity, gpuPath(i)+"cards", 1)
 		types.AddGroupResource(info.Capacity, gpuPath(i)+"memory", 80*gib)
 	}
+	attributes := map[string]device.Attributes{}
+	for i := range perNode {
+		attributes[strings.TrimSuffix(gpuPath(i), "/")] = device.Attributes{"nvlinkDomain": device.Int(int64(i / 2))}
+	}
+	published, left := deviceinfo.EncodeAttributes(attributes, deviceinfo.MaxAttributesBytes)
+	if len(left) > 0 {
+		t.Fatalf("%q are left out", left)
+	}
 	info.Capacity["nvidia.com/gpu"] = perNode
 	info.Allocatable = maps.Clone(info.Capacity)
 	for _, i := range unhealthy {
@@ -55,7 +64,7 @@ func newNode(t *testing.T, name string, unhealthy ...int) *corev1.Node {
 	}
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Labels: map[string]string{"nvidia.com/gpu.product": model},
-		Annotations: map[string]string{deviceinfo.Annotation: value},
+		Annotations: map[string]string{deviceinfo.Annotation: value, deviceinfo.AttributesAnnotation: published},
 	}}
 }
 

@@ -32,6 +32,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 
 	"github.com/kubedevice/kubedevice/pkg/node/kubeletstate"
+	"github.com/kubedevice/kubedevice/test/await"
 )
 
 // newManager is what the kubelet's NewManagerImpl calls, with a directory that is not always the
@@ -167,16 +168,10 @@ const timeout = time.Minute
 // eventually waits until the condition returns no error any more.
 func eventually(t *testing.T, condition func() error) {
 	t.Helper()
-	deadline := time.Now().Add(timeout)
-	for {
-		err := condition()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(5 * time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	if err := await.Success(ctx, "a condition", func(context.Context) error { return condition() }); err != nil {
+		t.Fatal(err)
 	}
 }
 

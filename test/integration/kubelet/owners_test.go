@@ -92,11 +92,12 @@ func (noHolders) Holders() (list []deviceinfo.Holder, known bool, changed <-chan
 // kubecri is the part of kubecri that says who offers a resource.
 type kubecri struct {
 	*adoption.Files
-	stop func()
+	plugins *plugins.Manager
+	hosted  *devicemanager.Manager
+	stop    func()
 
-	mu        sync.Mutex
-	conflicts []types.ResourceName
-	warnings  []string
+	mu       sync.Mutex
+	warnings []string
 }
 
 // readings are what kubecri reads of the kubelet; nothing if it is blind.
@@ -106,7 +107,7 @@ type readings struct {
 }
 
 // Resources implements devicemanager.KubeletResources.
-func (r readings) Resources(ctx context.Context) (map[types.ResourceName]devicemanager.KubeletHas, error) {
+func (r readings) Resources(ctx context.Context) (map[types.ResourceName]devicemanager.KubeletHolding, error) {
 	if r.blind {
 		return nil, nil
 	}
@@ -124,10 +125,11 @@ func startKubecri(t *testing.T, k *manager, directory string, file *pluginFile, 
 		Dir: filepath.Join(directory, devicemanager.DirName), KubeletResources: read,
 		StateFile: filepath.Join(directory, devicemanager.StateFileName),
 	})
+	c.hosted = devices
 	var err error
 	c.Files, err = adoption.NewFiles(adoption.FilesOptions{
 		Files: file, KubeletDir: k.directory, StateFile: filepath.Join(directory, adoption.FilesStateName),
-		Grants: noGrants{}, Kubelet: devices, Events: c, Metrics: c,
+		Grants: noGrants{}, Kubelet: devices, Events: c,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -138,6 +140,9 @@ func startKubecri(t *testing.T, k *manager, directory string, file *pluginFile, 
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
+	c.plugins = plugins.New("node-1", c.Files)
+	running.Go(func() { c.plugins.Run(ctx) })
+	running.Go(func() { devices.Run(ctx) })
 	running.Go(func() { controller.Run(ctx) })
 	c.stop = sync.OnceFunc(func() {
 		cancel()
@@ -147,13 +152,6 @@ func startKubecri(t *testing.T, k *manager, directory string, file *pluginFile, 
 	return c
 }
 
-// ShowConflicts implements adoption.FilesMetrics.
-func (c *kubecri) ShowConflicts(names []types.ResourceName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.conflicts = names
-}
-
 // WarnOfConflict implements adoption.FilesEvents.
 func (c *kubecri) WarnOfConflict(err error) {
 	c.mu.Lock()
@@ -161,7 +159,19 @@ func (c *kubecri) WarnOfConflict(err error) {
 	c.warnings = append(c.warnings, err.Error())
 }
 
-// warned waits until the node was warned of a conflict.
+// contests waits until two have gpu, for a reason.
+func (c *kubecri) contests(t *testing.T, because string) {
+	t.Helper()
+	eventually(t, func() error {
+		now, _ := c.plugins.Inventory()
+		if err := now.Contested[gpu]; err == nil || !strings.Contains(err.Error(), because) {
+			return fmt.Errorf("%s is contested with %v, want %q", gpu, err, because)
+		}
+		return nil
+	})
+}
+
+// warned waits until the node was warned that it has none of a resource.
 func (c *kubecri) warned(t *testing.T, of string) {
 	t.Helper()
 	eventually(t, func() error {
@@ -242,7 +252,7 @@ func TestAKubecriThatStartsLeavesAResourceToThePluginAtTheKubelet(t *testing.T) 
 		if removed {
 			c.left(t)
 		} else {
-			c.warned(t, "nvidia.com/gpu is registered with the kubelet, too, which has its device GPU-1")
+			c.contests(t, "nvidia.com/gpu is registered with the kubelet, too, which has its device GPU-0")
 		}
 		k.admit(t, "pod")
 		if calls, _ := vendor.Calls(); len(calls) != 1 || k.allocated("pod") != calls[0][0] {
@@ -266,17 +276,12 @@ func TestAPluginThatComesToTheKubeletServesInThePlaceOfKubecri(t *testing.T) {
 	}
 	vendor := registerVendor(t, k, "vendor.sock")
 	k.admit(t, "meanwhile")
-	c.warned(t, "nvidia.com/gpu is registered with the kubelet, too, which has its device GPU-1")
+	c.contests(t, "nvidia.com/gpu is registered with the kubelet, too, which has its device GPU-0")
 	k.admit(t, "after")
 	if calls, _ := vendor.Calls(); len(calls) != 2 {
 		t.Errorf("the kubelet called the plugin for %v, want two containers", calls)
 	}
 	k.has(t, "GPU-0", "GPU-1")
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !slices.Equal(c.conflicts, []types.ResourceName{gpu}) {
-		t.Errorf("the conflicts are %v", c.conflicts)
-	}
 }
 
 // The kubelet keeps the list that came last, and requests none of the other plugin again when the
@@ -300,4 +305,45 @@ func TestAPluginIsNeverCalledWithDevicesOfKubecriThatHasLeft(t *testing.T) {
 	if got := k.allocated("pod"); !strings.HasPrefix(got, "GPU-") {
 		t.Errorf("the kubelet allocated %s", got)
 	}
+}
+
+// kubecri has taken a resource over for the plugin that moved to it. The kubelet calls the plugin
+// that registered last, and has the same devices with both.
+func TestAPluginThatComesBackToTheKubeletServesInThePlaceOfOneAtKubecri(t *testing.T) {
+	t.Parallel()
+	k := startManager(t, tempDirectory(t))
+	registerVendor(t, k, "old.sock").Stop()
+	k.has(t)
+	directory := tempDirectory(t)
+	c := startKubecri(t, k, directory, &pluginFile{removed: true}, false)
+	moved := fakeplugin.New(fakeplugin.Device("GPU-0"), fakeplugin.Device("GPU-1"))
+	at := filepath.Join(directory, devicemanager.DirName)
+	eventually(t, c.hosted.Check)
+	if _, err := moved.Serve(filepath.Join(at, "moved.sock")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(moved.Stop)
+	if err := fakeplugin.Register(t.Context(), filepath.Join(at, "kubelet.sock"), "moved.sock", gpu); err != nil {
+		t.Fatal(err)
+	}
+	k.has(t, "GPU-0", "GPU-1")
+	vendor := registerVendor(t, k, "vendor.sock")
+	k.admit(t, "both")
+	if calls, _ := vendor.Calls(); len(calls) != 1 {
+		t.Fatalf("the kubelet called the plugin for %v, want one container", calls)
+	}
+
+	c.hosted.Yield(t.Context(), gpu, "both")
+	eventually(t, func() error {
+		states, _ := c.hosted.States()
+		if err := states[0].ErrWithheld(); err == nil || !strings.Contains(err.Error(), "which has its device GPU-0") {
+			return fmt.Errorf("the state says %v", err)
+		}
+		return nil
+	})
+	k.admit(t, "after")
+	if calls, _ := vendor.Calls(); len(calls) != 2 {
+		t.Errorf("the kubelet called the plugin for %v, want two containers", calls)
+	}
+	k.has(t, "GPU-0", "GPU-1")
 }

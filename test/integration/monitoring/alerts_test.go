@@ -155,13 +155,13 @@ var (
 	histogramSeries = regexp.MustCompile(`_(?:bucket|count|sum)$`)
 )
 
-// documentedMetrics returns the metrics in the tables of docs/operations.md, which are compared
-// with what each program exposes.
+// documentedMetrics returns the metrics in the tables of docs/reference/metrics.md, which are
+// compared with what each program exposes.
 func documentedMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	documented := map[string]bool{}
 	table := regexp.MustCompile("(?m)^\\| `((?:kubecri|kubedevice_scheduler)_[a-z_]+)` \\|")
-	for _, match := range table.FindAllStringSubmatch(string(read(t, "docs/operations.md")), -1) {
+	for _, match := range table.FindAllStringSubmatch(string(read(t, "docs/reference/metrics.md")), -1) {
 		documented[match[1]] = true
 	}
 	return documented

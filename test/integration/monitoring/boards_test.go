@@ -146,7 +146,7 @@ var boards = []board{
 		rows: []row{
 			{"Now", []panel{
 				{title: "Plugins that are called for no pod", kind: stat, bad: 1, queries: []query{{
-					`sum(kubedevice_scheduler_plugin_set_aside{instance=~"$instance"}) or vector(0)`, "",
+					`sum(kubedevice_scheduler_plugin_quarantined{instance=~"$instance"}) or vector(0)`, "",
 				}}},
 				{title: "Calls into plugins that do not return", kind: stat, bad: 1, queries: []query{{
 					`sum(kubedevice_scheduler_plugin_calls_overdue{instance=~"$instance"}) or vector(0)`, "",

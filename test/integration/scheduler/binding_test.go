@@ -64,7 +64,7 @@ func TestAForgedAllocationIsOverwritten(t *testing.T) {
 	}
 }
 
-func TestPlainPodsAreNoneOfOurBusiness(t *testing.T) {
+func TestPlainPodsAreScheduledAsByUpstream(t *testing.T) {
 	c := newCluster(t)
 	c.node("n1", 0)
 	startScheduler(t)

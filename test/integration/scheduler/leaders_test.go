@@ -17,6 +17,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubedevice/kubedevice/test/await"
 )
 
 // make churn has larger ones.
@@ -48,17 +50,23 @@ type pair struct {
 // returns. A leader that is too busy to renew its lease ends itself.
 func (p *pair) ensure() *process {
 	p.Helper()
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	ctx, cancel := context.WithTimeout(p.Context(), 2*time.Minute)
+	defer cancel()
+	var leader *process
+	if err := await.Until(ctx, "a scheduler to lead", func(context.Context) (bool, error) {
 		p.schedulers = slices.DeleteFunc(p.schedulers, (*process).hasEnded)
 		for len(p.schedulers) < 2 {
 			p.schedulers = append(p.schedulers, startSchedulerWith(p.T, election))
 		}
-		if leader := slices.IndexFunc(p.schedulers, (*process).leads); leader >= 0 {
-			return p.schedulers[leader]
+		at := slices.IndexFunc(p.schedulers, (*process).leads)
+		if at >= 0 {
+			leader = p.schedulers[at]
 		}
+		return at >= 0, nil
+	}); err != nil {
+		p.Fatal(err)
 	}
-	p.Fatal("no scheduler leads")
-	return nil
+	return leader
 }
 
 // kill kills both.
@@ -109,9 +117,12 @@ func TestNoDeviceIsGivenTwiceOrLostThoughSchedulersRestartAndLeadersChange(t *te
 	churning.Go(func() error { return c.churn(ctx, audit, *churnPods, 6**churnNodes) })
 	for i := 0; i < 2**churnKills && ctx.Err() == nil; i++ {
 		// A tenth of the pods may be gone before they are bound.
-		for due := *churnPods * 4 * (i + 1) / (10 * *churnKills); audit.everBound() < due &&
-			ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+		due := *churnPods * 4 * (i + 1) / (10 * *churnKills)
+		if err := await.Until(ctx, "pods to be bound", func(context.Context) (bool, error) {
 			schedulers.ensure()
+			return audit.everBound() >= due, nil
+		}); err != nil {
+			break // churning says why
 		}
 		disturbance := disturbances[i%len(disturbances)]
 		t.Logf("%d pods were bound: %s", audit.everBound(), disturbance.what)
@@ -135,7 +146,7 @@ func TestNoDeviceIsGivenTwiceOrLostThoughSchedulersRestartAndLeadersChange(t *te
 	t.Logf("%d pods were bound to %d devices", audit.everBound(), 8**churnNodes)
 }
 
-// churn creates pods, and deletes pods to make sandbox for them: bound ones and, now and then, one
+// churn creates pods, and deletes pods to make room for them: bound ones and, now and then, one
 // that may be about to be bound. No more than alive exist at any time. It returns when all that are
 // left are bound.
 func (c *cluster) churn(ctx context.Context, audit *auditor, total, alive int) error {

@@ -31,8 +31,8 @@ const (
 	asUpstream  = "upstream"
 )
 
-// startLimit allows for a busy machine: a quiet one needs five seconds.
-const startLimit = 2 * time.Minute
+// startTimeout allows for a busy machine: a quiet one needs five seconds.
+const startTimeout = 2 * time.Minute
 
 var server *controlplane.ControlPlane
 
@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	case asUpstream:
 		os.Exit(cli.Run(app.NewSchedulerCommand()))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	var err error
 	// Pod groups are known to the API server, and, where a test says so, to schedulers.

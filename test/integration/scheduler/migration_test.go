@@ -126,7 +126,7 @@ func TestRequestsInTheAnnotationNeedANodeOfOurs(t *testing.T) {
 }
 
 // A node lists all that pods request, in many spellings, and takes no pod itself.
-func TestANodeThatLiesChangesNothingForOthers(t *testing.T) {
+func TestANodeThatReportsFalselyAffectsNoOtherNode(t *testing.T) {
 	const hca = corev1.ResourceName("rdma/hca")
 	c := newCluster(t)
 	c.node("ours", 8)

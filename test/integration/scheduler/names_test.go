@@ -45,8 +45,8 @@ func TestPodsOfHAMiAndKAIAreScheduledUnchanged(t *testing.T) {
 			spec: kai,
 		},
 		{
-			name: "cores", waits: `nvidia.com/gpucores is "30": parts of a GPU's compute time are not allocated`,
-			spec: hami("nvidia.com/gpumem: 1, nvidia.com/gpucores: 30"),
+			name: "cores", waits: `nvidia.com/gpucores is "130": a GPU has 100 percent of its compute time`,
+			spec: hami("nvidia.com/gpumem: 1, nvidia.com/gpucores: 130"),
 		},
 		{
 			name: "binder", annotations: "nvidia.com/container.main.gpus.devices: gpu-0", waits: "KAI's binder alone",

@@ -243,7 +243,7 @@ func TestAnAdministratorSaysWhatADeviceIs(t *testing.T) {
 	}
 }
 
-func TestWhereNoPolicyMayNameTheSchedulerPodsMust(t *testing.T) {
+func TestWithoutANamingPolicyPodsMustNameTheScheduler(t *testing.T) {
 	c := newCluster(t)
 	c.requireSchedulers()
 	for name, test := range admissions() {
@@ -261,7 +261,7 @@ func TestWhereNoPolicyMayNameTheSchedulerPodsMust(t *testing.T) {
 			}
 		})
 	}
-	c.nameSchedulers("") // with both, pods have the name before it is asked for
+	c.nameSchedulers("") // with both, pods have the name before it is requested
 }
 
 // ownedPod returns a pod of one GPU that a controller would make again.
@@ -306,8 +306,8 @@ func (c *cluster) awaitGone(pod *corev1.Pod) {
 }
 
 const (
-	// streamPause is the time between two pods of a stream: it has five a second.
-	streamPause = 200 * time.Millisecond
+	// streamInterval is the time between two pods of a stream: it has five a second.
+	streamInterval = 200 * time.Millisecond
 	// streamBound is how many bound pods of a stream exist at a time.
 	streamBound = 20
 	// streamAhead is how many device pods come before the first of our schedulers does: the first
@@ -321,7 +321,7 @@ const (
 // stream creates pods at a steady pace, every other one with a GPU, until ctx ends. It deletes pods
 // that are bound when there are many.
 func (c *cluster) stream(ctx context.Context, audit *auditor) error {
-	pace := time.NewTicker(streamPause)
+	pace := time.NewTicker(streamInterval)
 	defer pace.Stop()
 	deleted := map[types.UID]bool{}
 	for i := 0; ; i++ {
@@ -361,9 +361,9 @@ func (t *trio) replace(start func() *process) {
 	for i := range t.schedulers {
 		t.schedulers[i].terminate()
 		t.schedulers[i] = start()
-		t.until("a scheduler leads", func() bool { return slices.ContainsFunc(t.schedulers, (*process).leads) })
+		t.until("a scheduler to lead", func() bool { return slices.ContainsFunc(t.schedulers, (*process).leads) })
 		enough := t.everBound() + streamStage
-		t.until("pods are bound", func() bool { return t.everBound() >= enough })
+		t.until("pods to be bound", func() bool { return t.everBound() >= enough })
 		t.Logf("%d schedulers are replaced: %d pods were bound, %d wait for devices", i+1, t.everBound(),
 			len(t.waiting()))
 	}
@@ -372,13 +372,11 @@ func (t *trio) replace(start func() *process) {
 // until waits until is holds, and fails when the auditor has found something.
 func (t *trio) until(what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(churnTimeout()); !is(); time.Sleep(20 * time.Millisecond) {
-		if err := t.verdict(); err != nil {
-			t.Fatal(err)
-		}
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain until %s", what)
-		}
+	ctx, cancel := context.WithTimeout(t.Context(), churnTimeout())
+	defer cancel()
+	err := await.Until(ctx, what, func(context.Context) (bool, error) { return is(), t.verdict() })
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -390,7 +388,7 @@ func (t *trio) served(gpus bool) {
 	for _, pod := range t.those(false) {
 		waiting[pod.UID] = requestsGPUs(pod) == gpus
 	}
-	t.until(fmt.Sprintf("%d pods are bound", len(waiting)), func() bool {
+	t.until(fmt.Sprintf("%d pods to be bound", len(waiting)), func() bool {
 		return !slices.ContainsFunc(t.those(false), func(pod *corev1.Pod) bool { return waiting[pod.UID] })
 	})
 }
@@ -423,7 +421,7 @@ func TestWhileSchedulersAreReplacedNoDevicePodIsBoundWithoutDevices(t *testing.T
 		}
 	}()
 
-	three.until("many device pods wait", func() bool { return len(three.waiting()) >= streamAhead })
+	three.until("many device pods to wait", func() bool { return len(three.waiting()) >= streamAhead })
 	three.served(false)
 	first := slices.MinFunc(three.waiting(), func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	three.replace(func() *process { return startSchedulerWith(t, election) })
@@ -431,7 +429,7 @@ func TestWhileSchedulersAreReplacedNoDevicePodIsBoundWithoutDevices(t *testing.T
 	c.awaitEvent(first, "WaitedForScheduler", `no scheduler that serves the scheduler name "kubedevice-scheduler" led`)
 
 	three.replace(upstream)
-	three.until("a device pod waits again", func() bool { return len(three.waiting()) > 0 })
+	three.until("a device pod to wait again", func() bool { return len(three.waiting()) > 0 })
 	three.served(false)
 	if len(three.waiting()) == 0 {
 		t.Error("no device pod waits, though only schedulers without devices are left")

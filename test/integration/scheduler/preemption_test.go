@@ -160,7 +160,7 @@ func (c *cluster) hold(nodes []string) []string {
 // A pod of priority 1000 wants two GPUs of one pair. What each node's GPUs are held by is written
 // one letter a GPU, two GPUs a pair: l and m are pods of priority 0 and 100, g one of priority 0
 // that a budget guards, h one of priority 1000.
-func TestPreemptionTakesWhatCostsLeastAndNothingThatDoesNotHelp(t *testing.T) {
+func TestPreemptionEvictsTheCheapestPodsThatHelp(t *testing.T) {
 	startSchedulerWith(t, []string{"--device-topology=require"})
 	for name, test := range map[string]struct {
 		nodes     []string

@@ -15,7 +15,7 @@ import (
 )
 
 // preferred are clusters to which a pod of priority 1000 comes that counts GPUs. What each node's
-// GPUs are held by is written as for TestPreemptionTakesWhatCostsLeastAndNothingThatDoesNotHelp.
+// GPUs are held by is written as for TestPreemptionEvictsTheCheapestPodsThatHelp.
 var preferred = map[string]struct {
 	nodes   []string
 	count   int64

@@ -98,10 +98,15 @@ func TestLeaderAndStandbyAnswerAndSayWhichTheyAre(t *testing.T) {
 			t.Errorf("kubectl finds %+v, and port %d leads", leader.Instance, port)
 		}
 		var nodes schedulerapi.NodeList
-		status, text := r.get(schedulerapi.NodesPath)
-		for end := time.Now().Add(timeout); status == http.StatusServiceUnavailable && time.Now().Before(end); {
-			time.Sleep(20 * time.Millisecond) // it does not know the whole cluster yet
+		var text string
+		waiting, stop := context.WithTimeout(t.Context(), timeout)
+		err := await.Until(waiting, "a scheduler to know the whole cluster", func(context.Context) (bool, error) {
+			var status int
 			status, text = r.get(schedulerapi.NodesPath)
+			return status != http.StatusServiceUnavailable, nil
+		})
+		if stop(); err != nil {
+			t.Error(err)
 		}
 		if err := json.Unmarshal([]byte(text), &nodes); err != nil ||
 			nodes.Scheduler.Leads != pair[i].leads() || len(nodes.Items) != 1 || len(nodes.Items[0].Devices) != 2 {
@@ -190,8 +195,8 @@ func TestWithoutTheRoleTheSchedulerIsNeitherFoundNorRead(t *testing.T) {
 	}
 }
 
-// Somebody else answers where the scheduler should: a server with another certificate, which asks
-// for that of the client. It learns nothing about the user, who has a token and a certificate.
+// Somebody else answers where the scheduler should: a server with another certificate, which
+// requests that of the client. It learns nothing about the user, who has a token and a certificate.
 func TestAnImpostorGetsNoCredentials(t *testing.T) {
 	c := newCluster(t)
 	c.viewer("viewer")

@@ -216,8 +216,9 @@ func TestTheAPIIsForThoseWhoMayReadIt(t *testing.T) {
 			Path: "gpugrp1/0/gpugrp0/0/gpu/n1-gpu-0", Kind: "gpu", ID: "n1-gpu-0", Health: schedulerapi.Healthy,
 			Resources: []schedulerapi.Resource{
 				{Name: "cards", Allocatable: 1, Used: 1, Holders: []schedulerapi.Holder{
-					{Namespace: "default", Pod: "p", Quantity: 1}}},
-				{Name: "memory", Allocatable: 80 << 30, Used: 80 << 30}, // by the plugin, which knows what a card has
+					{Namespace: "default", Pod: "p", Quantity: 1, Enforcement: "hardware"}}},
+				{Name: "cores", Allocatable: 100, Used: 100},            // by the plugin, which knows what a card has
+				{Name: "memory", Allocatable: 80 << 30, Used: 80 << 30}, // likewise
 			},
 		}},
 	}}}, anyScheduler)
@@ -303,15 +304,16 @@ func TestTheAPIShowsUnhealthyDevices(t *testing.T) {
 	c.publish(info)
 	port := freePort(t)
 	startSchedulerWith(t, serving(port))
-	device := func(i int, health schedulerapi.Health, cards, memory int64) schedulerapi.Device {
+	device := func(i int, health schedulerapi.Health, cards, cores, memory int64) schedulerapi.Device {
 		return schedulerapi.Device{
 			Path: fmt.Sprintf("gpugrp1/0/gpugrp0/0/gpu/n1-gpu-%d", i), Kind: "gpu", ID: fmt.Sprintf("n1-gpu-%d", i),
 			Health: health, Resources: []schedulerapi.Resource{
-				{Name: "cards", Allocatable: cards}, {Name: "memory", Allocatable: memory}},
+				{Name: "cards", Allocatable: cards}, {Name: "cores", Allocatable: cores},
+				{Name: "memory", Allocatable: memory}},
 		}
 	}
 	want := schedulerapi.NodeList{Items: []schedulerapi.Node{{Name: "n1", Devices: []schedulerapi.Device{
-		device(0, schedulerapi.Healthy, 1, 80<<30), device(1, schedulerapi.Unhealthy, 0, 0),
+		device(0, schedulerapi.Healthy, 1, 100, 80<<30), device(1, schedulerapi.Unhealthy, 0, 0, 0),
 	}}}}
 	awaitGet(newReader(t, port, "viewer"), schedulerapi.NodesPath+"?name=n1", want, anyScheduler)
 }

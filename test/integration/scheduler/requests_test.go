@@ -51,7 +51,8 @@ func TestARequestThatNoPluginServesKeepsThePodWaiting(t *testing.T) {
 	}
 	whole := newPod("whole", 1)
 	whole.Annotations = map[string]string{deviceinfo.Annotation: `{"requests":{"gpu/a/cards":2}}`}
-	c.refusal(c.create(whole), "cannot serve gpu/a/cards for a pod as a whole: write it under one of its containers")
+	c.refusal(c.create(whole), `annotation KubeDevice/DeviceInfo: requests["gpu/a/cards"]: a pod as a whole gets no `+
+		`devices: write the request under one of its containers`)
 }
 
 // What has no effect, or probably another one than its author wants, is an event on the pod.
@@ -104,16 +105,14 @@ func TestAShareIsWrittenAsAQuantity(t *testing.T) {
 	c.refusal(c.create(wrong), `"20GB" is no quantity; write a whole number, or a quantity such as "20Gi"`)
 }
 
-// The pod of the README: two GPUs of one close group, and two of a different one.
-func TestTheTwoPairsOfTheREADMEAreOfDifferentGroups(t *testing.T) {
-	readme, err := os.ReadFile("../../../README.md")
+// The pod two-pairs of the documents: two GPUs of one close group, and two of a different one.
+func TestTwoPairsOfTheDocumentsAreOfDifferentGroups(t *testing.T) {
+	manifest, err := os.ReadFile("../../../deploy/examples/two-pairs.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, manifest, _ := strings.Cut(string(readme), "```yaml\n")
-	manifest, _, _ = strings.Cut(manifest, "```")
 	pod := &corev1.Pod{}
-	if err := yaml.UnmarshalStrict([]byte(manifest), pod); err != nil {
+	if err := yaml.UnmarshalStrict(manifest, pod); err != nil {
 		t.Fatal(err)
 	}
 	pod.Namespace = metav1.NamespaceDefault

@@ -27,7 +27,7 @@ var (
 
 // For all that a user writes, the containers get exactly that, or an event names what is missing.
 // The test reads the requests with a parser of its own.
-func TestWhatIsWrittenIsAllocatedOrNamed(t *testing.T) {
+func TestRequestsAreAllocatedOrRefusedWithAReason(t *testing.T) {
 	c := newCluster(t)
 	var fours []gpu.GPU
 	for i := range 8 {

@@ -9,7 +9,7 @@
 // for, in each way in which runtimes merge them: nothing that stands twice is left out for them.
 // Two of the toolkit's modes work on a machine without NVIDIA's driver: cdi, where the
 // runtime takes the devices from files, and legacy, where its hook hands the list of devices to a
-// program in C, for which a script stands in that writes the list down. What a container asks for
+// program in C, for which a script stands in that writes the list down. What a container requests
 // is found out by the same code in all modes.
 package toolkit
 
@@ -75,7 +75,7 @@ func build(dir string) error {
 	return nil
 }
 
-// container is a container and how it asks for devices.
+// container is a container and how it requests devices.
 type container struct {
 	image       []string          // variables of its image
 	env         map[string]string // variables of its pod
@@ -94,32 +94,32 @@ func all() []string {
 	return paths
 }
 
-func TestOfWhatAContainerAsksForItGetsWhatItWasAllocated(t *testing.T) {
+func TestAContainerGetsOnlyItsAllocatedDevices(t *testing.T) {
 	first := map[string]string{"NVIDIA_VISIBLE_DEVICES": "GPU-1"}
 	for name, test := range map[string]struct {
 		container
 		off     []string // what the runtime adds without the firewall
-		hookOff string   // which devices the hook asks for without the firewall
+		hookOff string   // which devices the hook requests without the firewall
 		// offByNRI are those where NRI has not replaced the last of two variables: all of them.
 		offByNRI string
 		on       []string
 		hookOn   string
 		refused  bool // by the firewall
 	}{
-		"an image that asks for all": {
+		"an image that requests all": {
 			container: container{image: []string{"NVIDIA_VISIBLE_DEVICES=all"}}, off: all(), hookOff: "all",
 		},
-		"an image of the old kind, which asks by not asking": {
+		"an image of the old kind, which requests all by no variable": {
 			container: container{image: []string{"CUDA_VERSION=9.0"}}, off: all(), hookOff: "all",
 		},
-		"a pod that asks for all": {
+		"a pod that requests all": {
 			container: container{env: map[string]string{"NVIDIA_VISIBLE_DEVICES": "all"}}, off: all(), hookOff: "all",
 		},
-		"a pod that asks for one by its UUID": {
+		"a pod that requests one by its UUID": {
 			container: container{env: map[string]string{"NVIDIA_VISIBLE_DEVICES": "GPU-2"}},
 			off:       []string{"/dev/nvidia2"}, hookOff: "GPU-2",
 		},
-		"an image that asks for none, and a pod that asks for all": {
+		"an image that requests none, and a pod that requests all": {
 			container: container{
 				image: []string{"NVIDIA_VISIBLE_DEVICES=void"}, env: map[string]string{"NVIDIA_VISIBLE_DEVICES": "all"},
 			},
@@ -153,7 +153,7 @@ func TestOfWhatAContainerAsksForItGetsWhatItWasAllocated(t *testing.T) {
 			container: container{passed: first}, off: []string{"/dev/nvidia1"}, hookOff: "GPU-1",
 			on: []string{"/dev/nvidia1"}, hookOn: "GPU-1",
 		},
-		"one that was allocated one and asks for all": {
+		"one that was allocated one and requests all": {
 			container: container{
 				image: []string{"NVIDIA_VISIBLE_DEVICES=all"}, env: map[string]string{"NVIDIA_VISIBLE_DEVICES": "all"},
 				passed: first,
@@ -161,25 +161,25 @@ func TestOfWhatAContainerAsksForItGetsWhatItWasAllocated(t *testing.T) {
 			off: []string{"/dev/nvidia1"}, hookOff: "GPU-1", offByNRI: "all",
 			on: []string{"/dev/nvidia1"}, hookOn: "GPU-1",
 		},
-		"one that was allocated one by CDI, so that no variable is set, and asks for all": {
+		"one that was allocated one by CDI, so that no variable is set, and requests all": {
 			container: container{env: map[string]string{"NVIDIA_VISIBLE_DEVICES": "all"}, passed: map[string]string{}},
 			off:       all(), hookOff: "all",
 		},
-		"one that was allocated one and asks for all by an annotation, which the runtime prefers": {
+		"one that was allocated one and requests all by an annotation, which the runtime prefers": {
 			container: container{
 				annotations: map[string]string{"cdi.k8s.io/mine": "nvidia.com/gpu=all"}, passed: first,
 			},
 			off: all(), hookOff: "GPU-1", refused: true,
 		},
-		"an image that asks for all twice": {
+		"an image that requests all twice": {
 			container: container{image: []string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=all"}},
 			off:       all(), hookOff: "all",
 		},
-		"an image that asks for none and then for all": {
+		"an image that requests none and then all": {
 			container: container{image: []string{"NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_VISIBLE_DEVICES=all"}},
 			off:       all(), hookOff: "all",
 		},
-		"an image and a pod that both ask, for a container that was allocated one": {
+		"an image and a pod that both request, for a container that was allocated one": {
 			container: container{
 				image: []string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=3"},
 				env:   map[string]string{"NVIDIA_VISIBLE_DEVICES": "all"}, passed: first,
@@ -194,7 +194,7 @@ func TestOfWhatAContainerAsksForItGetsWhatItWasAllocated(t *testing.T) {
 			container: container{env: map[string]string{"NVIDIA_GPU_MEMORY_LIMIT": "1"}, passed: first},
 			off:       []string{"/dev/nvidia1"}, hookOff: "GPU-1", refused: true,
 		},
-		"a container that asks for nothing": {},
+		"a container that requests nothing": {},
 	} {
 		for _, by := range frontends {
 			t.Run(name+", "+by.name, func(t *testing.T) {
@@ -205,8 +205,8 @@ func TestOfWhatAContainerAsksForItGetsWhatItWasAllocated(t *testing.T) {
 				if got := addedByRuntime(t, test.container, before); !slices.Equal(got, test.off) {
 					t.Errorf("without the firewall the runtime adds %v, want %v", got, test.off)
 				}
-				if got := askedByHook(t, test.container, before)["--device"]; got != test.hookOff {
-					t.Errorf("without the firewall the hook asks for %q, want %q", got, test.hookOff)
+				if got := requestedByHook(t, test.container, before)["--device"]; got != test.hookOff {
+					t.Errorf("without the firewall the hook requests %q, want %q", got, test.hookOff)
 				}
 				after, refused := protect(t, test.container, by)
 				if refused != test.refused {
@@ -218,15 +218,15 @@ func TestOfWhatAContainerAsksForItGetsWhatItWasAllocated(t *testing.T) {
 				if got := addedByRuntime(t, test.container, after); !slices.Equal(got, test.on) {
 					t.Errorf("with the firewall the runtime adds %v, want %v (%q)", got, test.on, after)
 				}
-				if got := askedByHook(t, test.container, after)["--device"]; got != test.hookOn {
-					t.Errorf("with the firewall the hook asks for %q, want %q (%q)", got, test.hookOn, after)
+				if got := requestedByHook(t, test.container, after)["--device"]; got != test.hookOn {
+					t.Errorf("with the firewall the hook requests %q, want %q (%q)", got, test.hookOn, after)
 				}
 			})
 		}
 	}
 }
 
-func TestAContainerWithAGPUGetsNothingBesidesIt(t *testing.T) {
+func TestAContainerWithAGPUGetsNoOtherDevice(t *testing.T) {
 	greedy := container{
 		env: map[string]string{
 			"NVIDIA_IMEX_CHANNELS": "0,1", "NVIDIA_MIG_CONFIG_DEVICES": "all", "NVIDIA_MIG_MONITOR_DEVICES": "all",
@@ -237,11 +237,11 @@ func TestAContainerWithAGPUGetsNothingBesidesIt(t *testing.T) {
 		"--device": "GPU-1", "--imex-channel": "0,1", "--mig-config": "all", "--mig-monitor": "all",
 	}
 	for _, by := range frontends {
-		if diff := cmp.Diff(without, askedByHook(t, greedy, unprotected(greedy, by))); diff != "" {
+		if diff := cmp.Diff(without, requestedByHook(t, greedy, unprotected(greedy, by))); diff != "" {
 			t.Errorf("%s: without the firewall (-want +got):\n%s", by.name, diff)
 		}
 		env, _ := protect(t, greedy, by)
-		if diff := cmp.Diff(map[string]string{"--device": "GPU-1"}, askedByHook(t, greedy, env)); diff != "" {
+		if diff := cmp.Diff(map[string]string{"--device": "GPU-1"}, requestedByHook(t, greedy, env)); diff != "" {
 			t.Errorf("%s: with the firewall (-want +got):\n%s", by.name, diff)
 		}
 	}
@@ -385,7 +385,7 @@ func write(t *testing.T, path string, content any) {
 }
 
 // execute runs a program of the toolkit with its configuration. Where the configuration has a
-// choice, it is the one that lets containers ask for the most.
+// choice, it is the one that lets containers request the most.
 func execute(t *testing.T, stdin string, configuration string, arguments ...string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.toml")
@@ -444,9 +444,9 @@ func cdiFile() any {
 	return object{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}
 }
 
-// askedByHook returns the devices that NVIDIA's hook asks its program for, by option; none if it
-// does not call it.
-func askedByHook(t *testing.T, c container, env []string) map[string]string {
+// requestedByHook returns the devices that NVIDIA's hook requests of its program, by option; none
+// if it does not call it.
+func requestedByHook(t *testing.T, c container, env []string) map[string]string {
 	t.Helper()
 	dir := bundle(t, c, env)
 	program, out := filepath.Join(dir, "nvidia-container-cli"), filepath.Join(dir, "asked")

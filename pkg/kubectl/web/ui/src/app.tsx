@@ -4,7 +4,7 @@
 import { useLayoutEffect, useRef, useState } from "preact/hooks"
 import { type Cluster, type State, type Unread, states } from "./cluster"
 import { Details } from "./details"
-import { useFocusOf } from "./focus"
+import { useFocusOf, useInSight } from "./focus"
 import { Grid } from "./grid"
 import { type Answer, devicesAt, queryOf, useAnswer } from "./question"
 import { stateNames, unreadText } from "./text"
@@ -43,8 +43,12 @@ export function App({ cluster, view, show, connection, said }: Props & { connect
     addEventListener("keydown", onKey)
     return () => removeEventListener("keydown", onKey)
   }, [])
-  useFocusOf(".selection", view.pod ?? (view.device ? `${view.device.node}/${view.device.path}` : (view.node ?? "")))
-  useFocusOf(".whatif", asked ? asked.uid + view.changes : "")
+  const selection = view.pod ?? (view.device ? `${view.device.node}/${view.device.path}` : (view.node ?? ""))
+  const question = asked ? asked.uid + view.changes : ""
+  useFocusOf(".selection", selection)
+  useFocusOf(".whatif", question)
+  useInSight(".selection", selection)
+  useInSight(".whatif", question)
   return (
     <>
       <header>
@@ -67,7 +71,7 @@ export function App({ cluster, view, show, connection, said }: Props & { connect
           aria-pressed={view.size === "small"}
           onClick={() => show({ size: view.size === "small" ? "large" : "small" })}
         >
-          Small
+          Compact
         </button>
         <State connection={connection} unread={cluster.unread} />
       </header>
@@ -76,7 +80,7 @@ export function App({ cluster, view, show, connection, said }: Props & { connect
           {cluster.names.length > 0 && foundText(cluster, view, found)}
         </p>
         {found.nodes.length > 0 ? (
-          <Grid nodes={found.nodes} meant={lit ? () => lit : found.meant} lit={lit} view={view} show={show} />
+          <Grid nodes={found.nodes} all={cluster.nodes} meant={lit ? () => lit : found.meant} lit={lit} view={view} show={show} />
         ) : (
           <Empty cluster={cluster} connection={connection} show={show} />
         )}
@@ -175,7 +179,7 @@ function Empty({ cluster, connection, show }: { cluster: Cluster; connection: Co
     case "live":
       return <p class="empty">No node publishes devices.</p>
     case "lost":
-      return <p class="empty">Not connected. Does "kubectl device web" still run? Open the address that it has printed.</p>
+      return <p class="empty">Not connected. Check that "kubectl device web" runs, and open the address that it printed.</p>
     default:
       return <p class="empty">{connection}</p>
   }

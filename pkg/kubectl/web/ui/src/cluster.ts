@@ -17,7 +17,18 @@ export interface Holder {
   uid: string
   container: string
   state: string
+  /** How many bytes of the device's memory it really uses; absent if that is not known. */
+  memoryUsed?: number | null
   resources: Record<string, number>
+}
+
+/** How much of a device's memory programs really use, in bytes, by the node's last reading. */
+export interface Measured {
+  time?: string
+  memoryTotal: number
+  memoryUsed: number
+  /** The part of it that processes of no known container use. */
+  memoryUnowned?: number | null
 }
 
 export interface Taint {
@@ -44,6 +55,7 @@ export interface Device {
   unhealthySince?: string
   taints?: Taint[]
   use: "Free" | "Shared" | "Whole"
+  measured?: Measured
   resources: Resource[]
   holders?: Holder[]
 }
@@ -120,10 +132,6 @@ export function stateOf(device: Device, node: Node): State {
 
 /** All there is of a resource: what pods may have, or, of a device that is unhealthy, might have had. */
 export const wholeOf = (resource: Resource) => resource.allocatable || resource.capacity
-
-/** How much of a resource no other pod gets: who has a whole device has all of it. */
-export const takenOf = (resource: Resource, device: Device) =>
-  device.use === "Whole" ? Math.max(resource.used, wholeOf(resource)) : resource.used
 
 /** A resource whose name begins with enum is a bit mask, not a quantity. */
 export const isMask = (resource: string) => resource.startsWith("enum")

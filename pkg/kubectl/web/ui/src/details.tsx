@@ -3,11 +3,11 @@
 
 import { useEffect, useState } from "preact/hooks"
 import type { Props } from "./app"
-import { type Attribute, type Device, type Node, type Taint, cordons, isMask, lookOf, markOf, takenOf, wholeOf } from "./cluster"
+import { type Attribute, type Device, type Measured, type Node, type Taint, cordons, isMask, lookOf, markOf, wholeOf } from "./cluster"
 import { get } from "./connection"
 import { Panel } from "./panel"
 import {
-  age, attributeText, closedBy, freeOf, groupOf, human, marksOf, quantities, reasonOf, requestsOf, stateNames, taintText, useOf, wrongWith,
+  age, attributeText, closedBy, freeOf, groupOf, human, marksOf, memoryUsedOf, quantities, reasonOf, requestsOf, stateNames, taintText, useOf, wrongWith,
 } from "./text"
 import { nothing } from "./view"
 import { Suppose, WhyItWaits } from "./whatif"
@@ -42,9 +42,11 @@ function Missing({ what, close }: { what: string; close: () => void }) {
 }
 
 function OfNode({ node, cluster, view, show, close }: Selected & { node: Node }) {
+  const used = memoryUsedOf(node.devices)
   return (
     <Panel kind="selection" title={node.name} under={[freeOf(node), ...closedBy(node), ...marksOf(node)].join(" · ")} close={close}>
       {node.problems?.map((problem) => <p class="reason" key={problem}>{problem}</p>)}
+      {used && <p>Memory used: {used}</p>}
       <Suppose changes={["cordon:" + node.name, "like:" + node.name]} cluster={cluster} view={view} show={show} />
       <Events queries={["node=" + encodeURIComponent(node.name)]} version={freeOf(node)} of="the node" />
     </Panel>
@@ -52,7 +54,7 @@ function OfNode({ node, cluster, view, show, close }: Selected & { node: Node })
 }
 
 function OfDevice({ node, device, cluster, view, show, close }: Selected & { node: Node; device: Device }) {
-  const group = groupOf(device.path)
+  const group = groupOf(device, node)
   const pods = new Map(device.holders?.map((h) => [h.uid, h]))
   const queries = [
     "node=" + encodeURIComponent(node.name),
@@ -63,7 +65,7 @@ function OfDevice({ node, device, cluster, view, show, close }: Selected & { nod
     <>
       {device.model || device.kind}
       <br />
-      {group && group + " · "}
+      {group && <span title={device.path}>{group} · </span>}
       <button class="link" onClick={() => show({ ...nothing, node: node.name })}>
         {node.name}
       </button>
@@ -87,14 +89,15 @@ function OfDevice({ node, device, cluster, view, show, close }: Selected & { nod
           {device.resources.map((r) => (
             <tr key={r.name}>
               <th scope="row">{r.name}</th>
-              <td>{isMask(r.name) ? "0x" + r.allocatable.toString(16) : `${human(takenOf(r, device))} of ${human(wholeOf(r))}`}</td>
+              <td>{isMask(r.name) ? "0x" + r.allocatable.toString(16) : `${human(r.used)} of ${human(wholeOf(r))}`}</td>
               <td class="bar">
-                {!isMask(r.name) && <meter aria-label={r.name + " in use"} max={Math.max(1, wholeOf(r))} value={takenOf(r, device)} />}
+                {!isMask(r.name) && <meter aria-label={r.name + " in use"} max={Math.max(1, wholeOf(r))} value={r.used} />}
               </td>
             </tr>
           ))}
         </tbody>
       </table>
+      {device.measured && <Used measured={device.measured} />}
       {device.resources.some((r) => r.usedOutside) && <p class="quiet">Some of it is used outside of Kubernetes.</p>}
       {device.attributes && <Attributes attributes={device.attributes} />}
       {device.taints && <Taints taints={device.taints} />}
@@ -111,6 +114,7 @@ function OfDevice({ node, device, cluster, view, show, close }: Selected & { nod
               <span class="line quiet">
                 {h.container}: {quantities(h.resources)}
                 {h.state === "Bound" && " (bound)"}
+                {typeof h.memoryUsed === "number" && `, uses ${human(h.memoryUsed)}`}
               </span>
             </button>
           </li>
@@ -126,10 +130,38 @@ function OfDevice({ node, device, cluster, view, show, close }: Selected & { nod
         view={view}
         show={show}
       />
-      <Events queries={queries} version={JSON.stringify(device)} of="its node and pods" />
+      <Events queries={queries} version={versionOf(device)} of="its node and pods" />
     </Panel>
   )
 }
+
+/** How much of a device's memory programs really use, and since when that is known. */
+function Used({ measured }: { measured: Measured }) {
+  const { time, memoryUsed, memoryTotal, memoryUnowned } = measured
+  return (
+    <>
+      <h3>Memory that programs use</h3>
+      <table>
+        <tbody>
+          <tr>
+            <th scope="row">{time ? `${age(time, Date.now())} ago` : "used"}</th>
+            <td>
+              {human(memoryUsed)} of {human(memoryTotal)}
+            </td>
+            <td class="bar">
+              <meter aria-label="memory that programs use" max={Math.max(1, memoryTotal)} value={memoryUsed} />
+            </td>
+          </tr>
+        </tbody>
+      </table>
+      {!!memoryUnowned && <p class="quiet">{human(memoryUnowned)} of it by no known container.</p>}
+    </>
+  )
+}
+
+/** What is another text when there may be events: how much memory is used changes without any. */
+const versionOf = (device: Device) =>
+  JSON.stringify({ ...device, measured: 0, holders: device.holders?.map((h) => ({ ...h, memoryUsed: 0 })) })
 
 /** What describes a device, by name. */
 function Attributes({ attributes }: { attributes: Record<string, Attribute> }) {
@@ -192,7 +224,7 @@ function OfPod({ uid, cluster, view, show, close }: Selected & { uid: string }) 
         {held.map(({ node, device, holders }) => (
           <li key={node.name + device.path}>
             <button class="pod" onClick={() => show({ ...nothing, device: { node: node.name, path: device.path } })}>
-              <b>{device.id}</b> <span class="quiet">{groupOf(device.path)}</span>
+              <b>{device.id}</b> <span class="quiet">{groupOf(device, node)}</span>
               {holders.map((h) => (
                 <span class="line quiet" key={h.container}>
                   {h.container}: {quantities(h.resources)}
@@ -252,7 +284,7 @@ function Events({ queries, version, of }: { queries: string[]; version: string; 
     <>
       <h3>Events of {of}</h3>
       {wrong && <p class="reason">{wrong}</p>}
-      {events?.length === 0 && <p class="quiet">None of late.</p>}
+      {events?.length === 0 && <p class="quiet">No recent events.</p>}
       <ul class="events">
         {events?.map((event, i) => (
           <li key={i} class={event.type === "Warning" ? "warning" : ""}>

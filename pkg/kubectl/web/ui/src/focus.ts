@@ -34,3 +34,15 @@ export function useFocusOf(panel: string, shows: string) {
     }
   }, [shows])
 }
+
+/**
+ * Brings a panel into sight that has opened, or shows something else. On a phone it is below the map; elsewhere, a
+ * question is above what it was clicked in. shows says what it shows; "" is nothing.
+ */
+export function useInSight(panel: string, shows: string) {
+  const before = useRef(shows)
+  useLayoutEffect(() => {
+    if (shows && shows !== before.current) find(panel)?.scrollIntoView({ block: "start" })
+    before.current = shows
+  }, [shows])
+}

@@ -5,12 +5,14 @@ import { Component } from "preact"
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks"
 import type { Props } from "./app"
 import { type Device, type Node, lookOf, markOf, usedPart } from "./cluster"
-import { type Place, type Rows, cardOf, measures, move, numbersOf, rowsOf, seen } from "./layout"
+import { type Measures, type Place, type Rows, cardOf, fitting, measures, move, numbersOf, rowsOf, seen } from "./layout"
 import { closedBy, freeOf, labelOf } from "./text"
 import { type Size, nothing } from "./view"
 
 interface GridProps {
   nodes: Node[]
+  /** All nodes of the cluster: by these, and not by what is searched for, devices are as large as they are. */
+  all: ReadonlyMap<string, Node>
   /** The devices of a node that are not faint; undefined means all. */
   meant?: (node: Node) => Set<Device>
   /** The devices that are lit, if some are. */
@@ -20,7 +22,7 @@ interface GridProps {
 }
 
 /** All nodes. Only those that are seen are in the document, and the one that has the focus. */
-export function Grid({ nodes, meant, lit, view, show }: GridProps) {
+export function Grid({ nodes, all, meant, lit, view, show }: GridProps) {
   const area = useRef<HTMLDivElement>(null)
   const sheet = useRef<HTMLDivElement>(null)
   const [window, setWindow] = useState({ top: 0, width: 0, height: 0 })
@@ -38,8 +40,8 @@ export function Grid({ nodes, meant, lit, view, show }: GridProps) {
     }
   }, [])
 
-  const m = measures[view.size]
-  const rows = useMemo(() => rowsOf(nodes, window.width, view.size), [nodes, window.width, view.size])
+  const m = view.size === "small" ? measures.small : fitting(all, window.width, window.height)
+  const rows = useMemo(() => rowsOf(nodes, window.width, m), [nodes, window.width, m])
   const at = placeOf(nodes, focus)
   const reveal = (node: number) => revealRow(area.current!, rows, Math.floor(node / rows.columns))
 
@@ -111,6 +113,7 @@ export function Grid({ nodes, meant, lit, view, show }: GridProps) {
                 key={numbers.current.get(node.name)}
                 node={node}
                 size={view.size}
+                measures={m}
                 index={index}
                 count={nodes.length}
                 x={(index % rows.columns) * (rows.card + m.between)}
@@ -173,6 +176,7 @@ function revealRow(area: HTMLElement, rows: Rows, row: number) {
 interface CardProps {
   node: Node
   size: Size
+  measures: Measures
   index: number
   count: number
   x: number
@@ -192,8 +196,8 @@ class Card extends Component<CardProps> {
     return (Object.keys(next) as (keyof CardProps)[]).some((prop) => next[prop] !== this.props[prop])
   }
 
-  override render({ node, size, index, count, x, y, width, meant, lit, selected, reached }: CardProps) {
-    const card = cardOf(node, size)
+  override render({ node, size, measures, index, count, x, y, width, meant, lit, selected, reached }: CardProps) {
+    const card = cardOf(node, measures)
     const problems = node.problems?.join("; ")
     const free = closedBy(node).join(", ") || freeOf(node)
     return (
@@ -220,6 +224,7 @@ class Card extends Component<CardProps> {
           <Tile
             key={device.path}
             device={device}
+            node={node}
             style={card.styles.tiles[i]!}
             faint={meant !== undefined && !meant.has(device)}
             lit={lit !== undefined && lit.has(device)}
@@ -234,6 +239,7 @@ class Card extends Component<CardProps> {
 
 interface TileProps {
   device: Device
+  node: Node
   style: string
   faint: boolean
   lit: boolean
@@ -244,7 +250,7 @@ interface TileProps {
 /** How much of a shared device is in use, in eighths: neither nothing nor all. */
 const eighths = (device: Device) => Math.min(7, Math.max(1, Math.round(usedPart(device) * 8)))
 
-function Tile({ device, style, faint, lit, selected, reached }: TileProps) {
+function Tile({ device, node, style, faint, lit, selected, reached }: TileProps) {
   const look = lookOf(device)
   const classes = [
     "tile", look, look === "shared" && "of8-" + eighths(device), markOf(device),
@@ -255,7 +261,7 @@ function Tile({ device, style, faint, lit, selected, reached }: TileProps) {
       class={classes.filter(Boolean).join(" ")}
       style={style}
       tabIndex={reached ? 0 : -1}
-      aria-label={labelOf(device)}
+      aria-label={labelOf(device, node)}
       aria-pressed={selected || undefined}
     />
   )

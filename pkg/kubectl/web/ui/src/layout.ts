@@ -22,6 +22,29 @@ export const measures: Record<Size, Measures> = {
   small: { card: 88, header: 18, inset: 5, tile: 13, gap: 2, pad: 2, between: 5 },
 }
 
+/** How much larger devices may be than they are in measures, where few nodes leave space. */
+const factors = [3, 2.5, 2, 1.5]
+
+/** The measures of large nodes with larger devices, in the order of factors. */
+const larger: Measures[] = factors.map((factor) => {
+  const { card, header, inset, tile, gap, pad, between } = measures.large
+  const times = (n: number) => Math.round(n * factor)
+  return {
+    card: times(card - 2 * inset) + 2 * inset, header, inset, tile: times(tile), gap: times(gap), pad: times(pad), between,
+  }
+})
+
+/** With more nodes than these, devices are not larger. */
+const fewNodes = 60
+
+/** The measures with the largest devices with which all nodes are in sight, or those of large nodes. */
+export function fitting(all: ReadonlyMap<string, Node>, width: number, height: number): Measures {
+  if (all.size > fewNodes) return measures.large
+  const nodes = [...all.values()]
+  const fits = (m: Measures) => m.card <= width && rowsOf(nodes, width, m).tops.at(-1)! <= height
+  return larger.find(fits) ?? measures.large
+}
+
 export interface Box {
   x: number
   y: number
@@ -93,17 +116,18 @@ function place(branch: Branch, most: number, m: Measures, pad: number): { box: B
   return { box: { x: 0, y: 0, width, height }, tiles, groups }
 }
 
-const cards = new Map<string, Card>() // by size and paths
-const known: Record<Size, WeakMap<Node, Card>> = { large: new WeakMap(), small: new WeakMap() }
+const cards = new Map<string, Card>() // by the side of a device and paths
+const known = new WeakMap<Measures, WeakMap<Node, Card>>()
 
 /** The card of a node. Nodes whose devices are in the same groups share one. */
-export function cardOf(node: Node, size: Size): Card {
-  let card = known[size].get(node)
+export function cardOf(node: Node, m: Measures): Card {
+  let of = known.get(m)
+  if (!of) known.set(m, (of = new WeakMap()))
+  let card = of.get(node)
   if (card) return card
-  const key = size + "\n" + node.devices.map((d) => d.path).join("\n")
+  const key = m.tile + "\n" + node.devices.map((d) => d.path).join("\n")
   card = cards.get(key)
   if (!card) {
-    const m = measures[size]
     const placed = place(treeOf(node.devices), m.card - 2 * m.inset, m, 0)
     const moved = (box: Box) => ({ ...box, x: box.x + m.inset, y: box.y + m.header })
     const tiles = placed.tiles.sort(([a], [b]) => a - b).map(([, box]) => moved(box))
@@ -115,7 +139,7 @@ export function cardOf(node: Node, size: Size): Card {
     if (cards.size > 1000) cards.clear() // shapes of nodes that are gone
     cards.set(key, card)
   }
-  known[size].set(node, card)
+  of.set(node, card)
   return card
 }
 
@@ -128,13 +152,12 @@ export interface Rows {
   tops: number[]
 }
 
-export function rowsOf(nodes: readonly Node[], width: number, size: Size): Rows {
-  const m = measures[size]
+export function rowsOf(nodes: readonly Node[], width: number, m: Measures): Rows {
   const columns = Math.max(1, Math.floor((width + m.between) / (m.card + m.between)))
   const tops = [0]
   for (let i = 0; i < nodes.length; i += columns) {
     let height = 0
-    for (let j = i; j < Math.min(i + columns, nodes.length); j++) height = Math.max(height, cardOf(nodes[j]!, size).height)
+    for (let j = i; j < Math.min(i + columns, nodes.length); j++) height = Math.max(height, cardOf(nodes[j]!, m).height)
     tops.push(tops.at(-1)! + height + m.between)
   }
   return { columns, card: Math.max(m.card, Math.floor((width + m.between) / columns) - m.between), tops }

@@ -4,7 +4,7 @@
 // The words of the page: those of the command line.
 
 import {
-  type Attribute, type Device, type News, type Node, type Pod, type State, type Taint, type Unread, cordons, isMask, lookOf,
+  type Attribute, type Device, type Measured, type News, type Node, type Pod, type State, type Taint, type Unread, cordons, isMask, lookOf,
   markOf, marks, usedPart,
 } from "./cluster"
 
@@ -52,16 +52,50 @@ export function taintsOf(device: Device): string {
   ].join(", ")
 }
 
-/** The group that a device is in, or "". */
-export const groupOf = (path: string) => path.split("/").slice(0, -2).join("/")
+/** The words for levels of groups. A level without one has its own name. */
+const levelWords: Record<string, string> = {
+  gpugrp0: "close group", gpugrp1: "wide group", gpu: "GPU", gi: "GPU instance", numa: "NUMA node",
+}
+
+/** The groups that a device of a node is in, in words, the closest first: "NVLink pair 1 of wide group 0"; or "". */
+export function groupOf(device: Device, node: Node): string {
+  const parts = device.path.split("/")
+  const words: string[] = []
+  for (let i = parts.length - 4; i >= 0; i -= 2) {
+    const [level, instance] = [parts[i]!, parts[i + 1]!]
+    if (level === "gpugrp0" && i === parts.length - 4) {
+      words.push(`${closeGroup(device, node)} ${instance}`)
+    } else if (level === "numa" && instance === "none") words.push("no NUMA node")
+    else words.push(`${levelWords[level] ?? level} ${instance}`)
+  }
+  return words.join(" of ")
+}
+
+/** What joins the devices of a device's closest group, and how many they are: "NVLink pair", "close group". */
+function closeGroup(device: Device, node: Node): string {
+  const group = (path: string) => path.split("/").slice(0, -2).join("/")
+  const domain = (d: Device) => Object.entries(d.attributes ?? {}).find(([name]) => name.endsWith("nvlinkDomain"))?.[1]
+  const members = node.devices.filter((d) => group(d.path) === group(device.path))
+  const first = domain(device)
+  const linked = members.length > 1 && first !== undefined && members.every((d) => domain(d) === first)
+  return `${linked ? "NVLink" : "close"} ${members.length === 2 ? "pair" : "group"}`
+}
+
+/** How much of the memory of devices programs really use: "12 GiB of 80 GiB"; or "" if that is not known. */
+export function memoryUsedOf(devices: Device[]): string {
+  const known = devices.flatMap((d) => d.measured ?? [])
+  const sum = (of: (m: Measured) => number) => human(known.reduce((sum, m) => sum + of(m), 0))
+  return known.length > 0 ? `${sum((m) => m.memoryUsed)} of ${sum((m) => m.memoryTotal)}` : ""
+}
 
 export function podsOf(device: Device): string[] {
   return [...new Set(device.holders?.map((h) => `${h.namespace}/${h.pod}`))]
 }
 
 /** What a screen reader says of a device, and a pointer that rests on it shows. */
-export function labelOf(device: Device): string {
-  const group = groupOf(device.path)
+export function labelOf(device: Device, node: Node): string {
+  const group = groupOf(device, node)
+  const used = memoryUsedOf([device])
   const pods = podsOf(device)
   const taints = taintsOf(device)
   return [
@@ -69,6 +103,7 @@ export function labelOf(device: Device): string {
     useOf(device),
     ...(taints ? [taints] : []),
     ...(pods.length > 0 ? ["held by " + pods.join(" and ")] : []),
+    ...(used ? [`memory used: ${used}`] : []),
     ...(group ? ["in " + group] : []),
   ].join(", ")
 }

@@ -19,9 +19,9 @@ export function WhyItWaits({ pod, show }: { pod: Pod; show: Props["show"] }) {
   const answer = useAnswer(queryOf(pod, []), pod.message)
   return (
     <>
-      <h3>Why it waits</h3>
+      <h3>Why the pod waits</h3>
       {!answer?.why && <p class="reason">{reasonOf(pod)}</p>}
-      {!answer && <p class="quiet">Asking the scheduler…</p>}
+      {!answer && <p class="quiet">Querying the scheduler…</p>}
       {answer?.problem && <NoAnswer problem={answer.problem} />}
       {answer?.why && <Reasons why={answer.why} try={(changes) => show({ ask: pod.uid, changes })} />}
     </>
@@ -146,14 +146,14 @@ export function WhatIf({ pod, answer, again, cluster, view, show }: Props & {
         {view.changes.map((change) => (
           <li key={change}>
             {changeText(change)}{" "}
-            <button class="link" aria-label={`Not if ${changeText(change)}`} onClick={() => show(without(view, change))}>
-              not that
+            <button class="link" aria-label={`Remove: ${changeText(change)}`} onClick={() => show(without(view, change))}>
+              Remove
             </button>
           </li>
         ))}
       </ul>
       <div role="status">
-        {!answer && <p class="quiet">Asking the scheduler…</p>}
+        {!answer && <p class="quiet">Querying the scheduler…</p>}
         {answer?.problem && <NoAnswer problem={answer.problem} />}
         {answer?.placements && <Answered placements={answer.placements} pod={pod} cluster={cluster} />}
       </div>

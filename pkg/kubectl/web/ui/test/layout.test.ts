@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict"
 import test from "node:test"
-import { type Box, cardOf, measures, move, numbersOf, rowsOf, seen } from "../src/layout"
+import { type Box, cardOf, fitting, measures, move, numbersOf, rowsOf, seen } from "../src/layout"
 import { device, node } from "./fixture"
 
 const overlap = (a: Box, b: Box) =>
@@ -24,7 +24,7 @@ const shapes = {
 for (const [name, shape] of Object.entries(shapes)) {
   for (const size of ["large", "small"] as const) {
     test(`each device has a place of its own in its node: ${name}, ${size}`, () => {
-      const card = cardOf(shape, size)
+      const card = cardOf(shape, measures[size])
       assert.equal(card.tiles.length, shape.devices.length)
       card.tiles.forEach((tile, i) => {
         assert.ok(inside(tile, { x: 0, y: measures[size].header, width: measures[size].card, height: card.height }), `${i} is outside`)
@@ -36,22 +36,45 @@ for (const [name, shape] of Object.entries(shapes)) {
 }
 
 test("devices of one group are in its box", () => {
-  const { tiles, groups } = cardOf(node("n", 8), "large")
+  const { tiles, groups } = cardOf(node("n", 8), measures.large)
   const of = groups.map((group) => tiles.flatMap((tile, i) => (inside(tile, group) ? [i] : [])).join())
   assert.deepEqual(of, ["0,1,2,3", "0,1", "2,3", "4,5,6,7", "4,5", "6,7"])
 })
 
+test("devices are as large as all nodes of a small cluster allow", () => {
+  const tile = (nodes: number, width: number, height: number) => {
+    const all = new Map(Array.from({ length: nodes }, (_, i) => ["n" + i, node("n" + i)]))
+    const m = fitting(all, width, height)
+    if (m !== measures.large) assert.ok(rowsOf([...all.values()], width, m).tops.at(-1)! <= height)
+    return m.tile
+  }
+  assert.deepEqual([tile(0, 0, 0), tile(1, 354, 420), tile(2, 984, 850), tile(12, 984, 850), tile(48, 984, 850)],
+    [26, 52, 78, 39, 26])
+  assert.equal(tile(5000, 100_000, 100_000), 26)
+})
+
+test("larger devices have places of their own, too", () => {
+  for (const shape of Object.values(shapes)) {
+    const m = fitting(new Map([["n", shape]]), 5000, 5000)
+    const card = cardOf(shape, m)
+    card.tiles.forEach((tile, i) => {
+      assert.ok(inside(tile, { x: 0, y: m.header, width: m.card, height: card.height }), `${i} is outside`)
+      card.tiles.slice(0, i).forEach((other) => assert.ok(!overlap(tile, other), `${i} overlaps`))
+    })
+  }
+})
+
 test("only the rows that are seen are drawn", () => {
   const nodes = Array.from({ length: 5000 }, (_, i) => node("n" + i))
-  const rows = rowsOf(nodes, 1000, "large")
+  const rows = rowsOf(nodes, 1000, measures.large)
   const high = rows.tops[1]!
   assert.deepEqual([rows.columns, rows.card, rows.tops.length], [5, 192, 1001])
   assert.deepEqual(seen(rows, 0, high), [0, 2])
   assert.deepEqual(seen(rows, 10 * high + 1, 12 * high - 1), [10, 12])
   assert.deepEqual(seen(rows, 999 * high, 5000 * high), [999, 1000])
   assert.deepEqual(seen(rows, -100, 10), [0, 1])
-  assert.deepEqual(seen(rowsOf([], 1000, "large"), 0, 500), [0, 0])
-  assert.equal(rowsOf(nodes, 10, "large").columns, 1)
+  assert.deepEqual(seen(rowsOf([], 1000, measures.large), 0, 500), [0, 0])
+  assert.equal(rowsOf(nodes, 10, measures.large).columns, 1)
 })
 
 test("nodes that stay keep their numbers, and those that come take over others, except one", () => {

@@ -3,8 +3,8 @@
 
 import assert from "node:assert/strict"
 import test from "node:test"
-import { Cluster, type Device, stateOf, takenOf, wholeOf } from "../src/cluster"
-import { age, attributeText, closedBy, freeOf, human, labelOf, marksOf, reasonOf, requestsOf, useOf, wrongWith } from "../src/text"
+import { Cluster, type Device, type Node, stateOf, wholeOf } from "../src/cluster"
+import { age, attributeText, closedBy, freeOf, groupOf, human, labelOf, marksOf, memoryUsedOf, reasonOf, requestsOf, useOf, wrongWith } from "../src/text"
 import { type View, count, readView, shown, shownPods, writeView } from "../src/view"
 import { cordon, device, holder, node, pod, taint } from "./fixture"
 
@@ -81,11 +81,9 @@ test("a device counts as what kubectl device top counts it as", () => {
   }
 })
 
-test("who has a whole device has all of each resource", () => {
+test("all there is of an unhealthy device is what it might have had", () => {
   const memory = { name: "memory", capacity: 80, allocatable: 80, used: 0 }
-  assert.equal(takenOf(memory, device("gpu/a")), 0)
-  assert.equal(takenOf(memory, device("gpu/a", { use: "Whole" })), 80)
-  assert.equal(takenOf({ ...memory, used: 20 }, device("gpu/a", { use: "Shared" })), 20)
+  assert.equal(wholeOf(memory), 80)
   assert.equal(wholeOf({ ...memory, allocatable: 0 }), 80)
 })
 
@@ -148,10 +146,34 @@ test("what is wrong with a device is in the words of its node", () => {
 test("a device says what it is without its colour", () => {
   const part = [{ name: "memory", capacity: 80, allocatable: 80, used: 60 }]
   const shared = device("gpugrp0/1/gpu/g3", { use: "Shared", resources: part, holders: [holder("a"), holder("b")] })
-  assert.equal(labelOf(shared), "gpu g3, shared 75%, held by default/a and default/b, in gpugrp0/1")
-  assert.equal(labelOf(device("gpu/g3", { taints: [taint, cordon] })),
+  const of = (device: Device) => labelOf(device, { name: "n", devices: [device] })
+  assert.equal(of(shared), "gpu g3, shared 75%, held by default/a and default/b, in close group 1")
+  assert.equal(of({ ...shared, measured: { memoryTotal: 80 * 2 ** 30, memoryUsed: 12 * 2 ** 30 } }),
+    "gpu g3, shared 75%, held by default/a and default/b, memory used: 12 GiB of 80 GiB, in close group 1")
+  assert.equal(of(device("gpu/g3", { taints: [taint, cordon] })),
     "gpu g3, free, cordoned, tainted dedicated=training:NoExecute")
   assert.equal(useOf(device("gpu/a", { health: "Unhealthy" })), "unhealthy")
+})
+
+test("groups are in words", () => {
+  const linked = { attributes: { "gpu.nvidia.com/nvlinkDomain": 0 } }
+  const last = (n: Node) => groupOf(n.devices.at(-1)!, n)
+  assert.equal(last(node("n", 8)), "close pair 3 of wide group 1")
+  assert.equal(last(node("n", 7)), "close group 3 of wide group 1")
+  assert.equal(last(node("n", 8, () => linked)), "NVLink pair 3 of wide group 1")
+  assert.equal(last(node("n", 8, (i) => (i === 7 ? linked : {}))), "close pair 3 of wide group 1")
+  const other = (path: string) => last({ name: "n", devices: [device(path)] })
+  assert.equal(other("gpugrp0/1/gpu/g0/gi/2"), "GPU g0 of close group 1")
+  assert.equal(other("numa/0/intel.com:qat/q0"), "NUMA node 0")
+  assert.equal(other("numa/none/intel.com:qat/q0"), "no NUMA node")
+  assert.equal(other("board/b0/widget/w0"), "board b0")
+  assert.equal(other("gpu/g0"), "")
+})
+
+test("the memory that programs use is that of the devices of which it is known", () => {
+  const measured = { memoryTotal: 80 * 2 ** 30, memoryUsed: 30 * 2 ** 30 }
+  const of = (known: number) => memoryUsedOf(node("n", 4, (i) => (i < known ? { measured } : {})).devices)
+  assert.deepEqual([of(0), of(1), of(3)], ["", "30 GiB of 80 GiB", "90 GiB of 240 GiB"])
 })
 
 test("free is what each pod may have", () => {
