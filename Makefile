@@ -17,6 +17,11 @@ MODULES    := . pkg/sdk plugins/template hack/images hack/release hack/chart hac
 # "make verify" vets every package once; "go test" need not do it again for each way to build them.
 TEST := go test -vet=off
 
+# Where programs of others take part, a test that fails is run once more by itself. Both runs are printed: a test that
+# passes only then has a fault, too. Unit tests have one run. GOTESTSUM_FORMAT=standard-verbose prints all logs.
+export GOTESTSUM_FORMAT ?= standard-quiet
+RERUN := $(OUT)/tools/gotestsum --rerun-fails=1 --rerun-fails-max-failures=5
+
 ##@ Build
 
 .PHONY: build
@@ -56,8 +61,8 @@ $(PAGE)/dist/app.js: $(wildcard $(PAGE)/src/*) $(PAGE)/package.json $(PAGE)/node
 	@echo "Building the page of kubectl device web"
 	@cd $(PAGE) && npm run --silent build
 
-$(PAGE)/node_modules/.package-lock.json: $(PAGE)/package-lock.json
-	@cd $(PAGE) && npm ci --ignore-scripts --loglevel=error && touch node_modules/.package-lock.json
+%/node_modules/.package-lock.json: %/package-lock.json
+	@cd $* && npm ci --ignore-scripts --loglevel=error && touch node_modules/.package-lock.json
 
 .PHONY: kubectl-device
 kubectl-device: page ## Build _output/kubectl-device, the plugin of kubectl, for this machine.
@@ -122,7 +127,7 @@ images-start: ## Start the programs of the other architecture's image under Debi
 RELEASE := $(OUT)/tools/release
 
 .PHONY: release
-release: images kubectl-device-all ## Make the files of a release in _output/release/; KEY=cosign.key signs them.
+release: images kubectl-device-all ## Make the files of a release in _output/release/; KEY=file signs them, REGISTRY=host/path.
 	@cd hack/release && go build -o $(RELEASE) .
 	@rm -rf $(OUT)/chart
 	@if [ -f deploy/chart/Chart.yaml ]; then \
@@ -132,15 +137,28 @@ release: images kubectl-device-all ## Make the files of a release in _output/rel
 	fi
 	@$(RELEASE) write -architectures '$(PLATFORMS:linux/%=%)' -sources . -programs $(OUT)/images-build \
 	  -kubectl $(OUT)/krew -images $(OUT)/images -charts $(OUT)/chart -out $(OUT)/release -key '$(KEY)' \
+	  -registry '$(REGISTRY)' \
 	  -version $(VERSION) -revision $(REVISION) -created $(CREATED)
 
+.PHONY: release-trial
+release-trial: ## Push what is in _output/release/, signed, to a registry of its own, and read it back.
+	cd hack/release && $(TEST) -count 1 -v -run Registry . -args -release=$(OUT)/release
+
 .PHONY: chart
-chart: ## Generate those templates of deploy/chart that have the manifests of deploy, and docs/chart-values.md.
+chart: ## Generate those templates of deploy/chart that have the manifests of deploy, and docs/reference/chart-values.md.
 	@cd hack/chart && go run .
 
 .PHONY: helm
 helm: ## Build Helm, which tests install the chart with, into _output/tools/.
 	@cd hack/chart && go build -o $(OUT)/tools/helm helm.sh/helm/v4/cmd/helm
+
+# Releases whose documents the site has, next to those of the checkout: tags, newest first.
+SITE_VERSIONS :=
+
+.PHONY: site
+site: ## Make the site of the documents in _output/site/, which needs neither a server nor a network.
+	@echo "Making the site of the documents (minutes the first time, seconds later)"
+	@hack/site/build.sh $(SITE_VERSIONS)
 
 ##@ Run
 
@@ -185,8 +203,11 @@ else
 	@echo "SKIPPED: test-page needs Node.js and npm"; [ "$${CI:-}" != true ]
 endif
 
+# axe-core, with which tests in a browser look for what keeps people from using a page.
+AXE := $(if $(NPM),test/browser/node_modules/.package-lock.json)
+
 .PHONY: test-map
-test-map: binaries plugins page ## The map in Debian's Chromium, which it downloads; MAP='-rewrite' takes the docs' pictures again.
+test-map: binaries plugins page $(AXE) ## The map in Debian's Chromium, which it downloads; MAP='-rewrite' takes the docs' pictures again.
 	cd test && $(TEST) ./integration/devicemap -count 1 -v -timeout 10m $${MAP:+-args $$MAP}
 
 .PHONY: bench-map
@@ -194,17 +215,27 @@ bench-map: page ## Print how fast the map of 5,000 nodes is, in Debian's Chromiu
 	cd test && $(TEST) ./integration/devicemap -count 1 -v -timeout 20m -run Figures -args -nodes=5000 -limits
 
 .PHONY: test-integration
-test-integration: binaries plugins page ## Tests against a real etcd and kube-apiserver in one process; no root.
-	cd test && $(TEST) -timeout 20m ./integration/...
+test-integration: binaries plugins page gotestsum $(AXE) ## Tests against a real etcd and kube-apiserver in one process; no root.
+	cd test && $(RERUN) --packages=./integration/... -- -vet=off -timeout 20m
 
 .PHONY: test-e2e
-test-e2e: build ## Tests on the real cluster (root, Linux; elsewhere skipped, which is a failure with CI=true).
+test-e2e: build gotestsum ## Tests on the real cluster (root, Linux; elsewhere skipped, which is a failure with CI=true).
 	@if [ "$$(uname)-$$(id -u)" = Linux-0 ]; then \
 	  $(MAKE) --no-print-directory helm images PLATFORMS=linux/$$(go env GOHOSTARCH); \
 	  $(MAKE) --no-print-directory plugin-image NAME=widget; \
-	  cd test && $(TEST) -count=1 -timeout 20m ./e2e; \
-	  $(TEST) -count=1 -timeout 20m -p 2 ./e2e/*/; \
+	  cd test && $(RERUN) --packages=./e2e -- -vet=off -count=1 -timeout 20m; \
+	  $(RERUN) --packages="$$(echo ./e2e/*/)" -- -vet=off -count=1 -timeout 20m -p 2; \
 	else echo "SKIPPED: test-e2e needs root on Linux"; [ "$${CI:-}" != true ]; fi
+
+.PHONY: test-e2e-full
+test-e2e-full: build ## The tests on the real cluster that "make test" leaves out, too; E2E=chart for one package.
+	@$(MAKE) --no-print-directory helm images PLATFORMS=linux/$$(go env GOHOSTARCH)
+	@$(MAKE) --no-print-directory plugin-image NAME=widget
+	cd test && KUBEDEVICE_E2E_FULL=true $(TEST) -v -count=1 -timeout 60m -p 1 ./e2e/$${E2E:-...}
+
+.PHONY: gotestsum
+gotestsum:
+	@cd hack/tools && go build -o $(OUT)/tools/ gotest.tools/gotestsum
 
 .PHONY: critest
 critest: build ## Conformance tests of the CRI, with and without kubecri; RUNTIME=containerd-1.7 for one (root, Linux).
@@ -277,11 +308,9 @@ nri: build ## End-to-end tests of devices, restarts and vendors where kubecri is
 containers: build ## Create 2,000 random containers in both modes while kubecri is killed 50 times (root, Linux).
 	cd test && $(TEST) ./e2e/containers -v -count 1 -timeout 60m -args -containers=2000 -registrations=50 -pods=110
 
-.PHONY: chart-stories
-chart-stories: build ## All end-to-end tests of the chart; "make test" leaves some out (root, Linux).
-	@$(MAKE) --no-print-directory helm images PLATFORMS=linux/$$(go env GOHOSTARCH)
-	@$(MAKE) --no-print-directory plugin-image NAME=widget
-	cd test && $(TEST) ./e2e/chart -v -count 1 -timeout 30m -full
+.PHONY: claims
+claims: build ## 300 pods by claims, by limits and by both come and go while programs are killed (root, Linux).
+	cd test && $(TEST) ./e2e/claims -v -count 1 -timeout 90m -args -pods=300
 
 .PHONY: enrolment
 enrolment: build ## Enrol nodes 100 times, and have them leave, while pods run and programs are killed (root, Linux).
@@ -292,16 +321,16 @@ failover: build ## Let 100 GPUs fail, and kill programs meanwhile; FAILURES=20 f
 	cd test && $(TEST) ./e2e/failover -v -count 1 -timeout 60m -failures=$${FAILURES:-100}
 
 .PHONY: matrix
-matrix: build ## Test on Kubernetes 1.34 to 1.37 and write the table of docs/versions.md (root, Linux).
+matrix: build ## Test on Kubernetes 1.34 to 1.37 and write the table of docs/deploy/versions.md (root, Linux).
 	cd test && go run ./cmd/matrix $${MATRIX:-}
 
 .PHONY: attack
-attack: build ## Attack real clusters in 100 ways or more, with and without each defence (root, Linux).
+attack: build ## Attack real clusters in each known way, with and without each defence (root, Linux).
 	cd test && go run ./cmd/attack $${ATTACK:-}
 
 .PHONY: bench-proxy
-bench-proxy: build ## Compare kubecri with no proxy, a copy of bytes and a re-encoding proxy (root, Linux).
-	cd test && go run ./bench/proxy
+bench-proxy: build ## Compare kubecri with no proxy, a copy, a re-encoder; BENCH=-against=DIR with a build (root).
+	cd test && go run ./bench/proxy $${BENCH:-}
 
 .PHONY: bench-node
 bench-node: build ## Measure kubecri on a quiet node with 30 and with 110 pods; results in _output/bench/ (root, Linux).
@@ -327,7 +356,7 @@ tidy: ## Tidy every module.
 
 .PHONY: clean
 clean: cluster-down demo-down ## Stop the clusters and remove _output/.
-	rm -rf $(OUT) $(PAGE)/node_modules
+	rm -rf $(OUT) $(PAGE)/node_modules test/browser/node_modules
 	git clean -qfX $(PAGE)/dist
 
 ##@ Help
