@@ -203,11 +203,11 @@ else
 	@echo "SKIPPED: test-page needs Node.js and npm"; [ "$${CI:-}" != true ]
 endif
 
-# axe-core, with which tests in a browser look for what keeps people from using a page.
-AXE := $(if $(NPM),test/browser/node_modules/.package-lock.json)
+# axe-core, with which tests in a browser look for what keeps people from using a page, and uPlot, which draws boards.
+FOR_BROWSER := $(if $(NPM),test/browser/node_modules/.package-lock.json)
 
 .PHONY: test-map
-test-map: binaries plugins page $(AXE) ## The map in Debian's Chromium, which it downloads; MAP='-rewrite' takes the docs' pictures again.
+test-map: binaries plugins page $(FOR_BROWSER) ## The map in Debian's Chromium, which it downloads; MAP='-rewrite' takes the docs' pictures again.
 	cd test && $(TEST) ./integration/devicemap -count 1 -v -timeout 10m $${MAP:+-args $$MAP}
 
 .PHONY: bench-map
@@ -215,7 +215,7 @@ bench-map: page ## Print how fast the map of 5,000 nodes is, in Debian's Chromiu
 	cd test && $(TEST) ./integration/devicemap -count 1 -v -timeout 20m -run Figures -args -nodes=5000 -limits
 
 .PHONY: test-integration
-test-integration: binaries plugins page gotestsum $(AXE) ## Tests against a real etcd and kube-apiserver in one process; no root.
+test-integration: binaries plugins page gotestsum $(FOR_BROWSER) ## Tests against a real etcd and kube-apiserver in one process; no root.
 	cd test && $(RERUN) --packages=./integration/... -- -vet=off -timeout 20m
 
 .PHONY: test-e2e
@@ -292,8 +292,8 @@ bench-shared: build bench-upstream ## Count the pods that lose at the kubelet wh
 	cd test && go run ./bench/scheduler -shared-rate=50 -nodes=100 -name=shared $${BENCH:-}
 
 .PHONY: monitoring
-monitoring: build ## Scrape a cluster with a real Prometheus, and see alerts fire and clear (root, Linux).
-	cd test && $(TEST) ./e2e/monitoring -v -count 1 -timeout 30m
+monitoring: build $(FOR_BROWSER) ## A real Prometheus on a cluster, alerts fire and clear; BOARDS=-pictures takes the docs' pictures.
+	cd test && $(TEST) ./e2e/monitoring -v -count 1 -timeout 30m $${BOARDS:+-args $$BOARDS}
 
 .PHONY: robustness
 robustness: build ## Kill and upgrade kubecri, and kill the runtime; ROBUSTNESS=-mode=nri for NRI (root, Linux).

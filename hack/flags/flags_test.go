@@ -6,15 +6,14 @@ package flags
 import (
 	"flag"
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kubedevice/kubedevice/pkg/documents/documentstest"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/command"
 	"github.com/kubedevice/kubedevice/pkg/node/app"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/config"
@@ -39,18 +38,7 @@ func TestReferenceHasTheFlagsOfAllCommands(t *testing.T) {
 	for _, program := range []*cobra.Command{app.NewCommand(nil), command.NewCommand()} {
 		describe(&want, program, "##")
 	}
-	if *rewrite {
-		if err := os.WriteFile(page, []byte(want.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want.String(), string(got)); diff != "" {
-		t.Errorf("docs/reference/flags.md is another one: run go test ./hack/flags -rewrite\n(-want +got):\n%s", diff)
-	}
+	documentstest.Generated(t, page, want.String(), *rewrite, "go test ./hack/flags -rewrite")
 }
 
 // describe writes a command that users call, and then those below it.

@@ -6,11 +6,10 @@ package conformance
 import (
 	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubedevice/kubedevice/pkg/documents/documentstest"
 )
 
 // page is the documentation of the checks.
@@ -26,33 +25,9 @@ func TestTheDocumentationHasEachCheck(t *testing.T) {
 	for _, kind := range Kinds() {
 		fmt.Fprintf(&text, "\n## %s\n\n", strings.ToUpper(kind.Name[:1])+kind.Name[1:])
 		for _, check := range kind.Checks {
-			text.WriteString(wrapped(fmt.Sprintf("- **%s**: %s", check.Name, check.About)))
+			text.WriteString(documentstest.Item(fmt.Sprintf("- **%s**: %s", check.Name, check.About)))
 		}
 	}
-	if *rewrite {
-		if err := os.WriteFile(page, []byte(text.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	written, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(text.String(), string(written)); diff != "" {
-		t.Errorf("docs/vendors/plugin-checks.md is another one: run go test ./pkg/node/conformance -run Documentation "+
-			"-rewrite\n"+
-			"(-want +got):\n%s", diff)
-	}
-}
-
-// wrapped breaks the line of a list into lines of at most 120 columns.
-func wrapped(line string) string {
-	const columns = 120
-	var text strings.Builder
-	for len(line) > columns {
-		at := strings.LastIndexByte(line[:columns+1], ' ')
-		text.WriteString(line[:at] + "\n")
-		line = "  " + line[at+1:]
-	}
-	return text.String() + line + "\n"
+	documentstest.Generated(t, page, text.String(), *rewrite,
+		"go test ./pkg/node/conformance -run Documentation -rewrite")
 }

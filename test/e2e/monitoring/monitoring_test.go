@@ -5,10 +5,7 @@ package monitoring
 
 import (
 	"context"
-	"encoding/json"
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -22,6 +19,7 @@ func TestPrometheusSeesFaultsAndTheirRepair(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	server := startPrometheus(ctx, t)
+	began := time.Now()
 	namespace := clustertest.Namespace(t, shared.Client)
 	clustertest.RunPod(ctx, t, shared.Client, clustertest.On("node-1",
 		clustertest.IdlePod(namespace, "trainer", gpus(8))))
@@ -36,6 +34,9 @@ func TestPrometheusSeesFaultsAndTheirRepair(t *testing.T) {
 	}
 
 	t.Run("each query of the boards is answered", func(t *testing.T) { answersBoards(ctx, t, server) })
+	if *pictures {
+		runInference(ctx, t)
+	}
 	t.Run("a device that a container holds fails", func(t *testing.T) {
 		inventory := filepath.Join(files, "node-1.yaml")
 		alert := map[string]string{
@@ -73,49 +74,11 @@ func TestPrometheusSeesFaultsAndTheirRepair(t *testing.T) {
 		clustertest.DeletePod(ctx, t, shared.Client, pod)
 		server.awaitAlert(ctx, t, false, alert)
 	})
+	if *pictures {
+		drawBoards(ctx, t, server, began)
+	}
 }
 
 func gpus(n int64) map[corev1.ResourceName]int64 {
 	return map[corev1.ResourceName]int64{corev1.ResourceName(gpu.Resource): n}
-}
-
-// answersBoards asks what the boards ask. What counts failures may have no answer.
-func answersBoards(ctx context.Context, t *testing.T, server *server) {
-	variables := strings.NewReplacer("$__rate_interval", "1m", "$resource", ".*", "$instance", ".*")
-	directory := filepath.Join(root(t), "deploy", "monitoring", "boards")
-	entries, err := os.ReadDir(directory)
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked, answered := 0, 0
-	for _, entry := range entries {
-		var board struct {
-			Panels []struct {
-				Title   string
-				Type    string
-				Targets []struct{ Expr string }
-			}
-		}
-		if err := json.Unmarshal([]byte(read(t, "deploy/monitoring/boards/"+entry.Name())), &board); err != nil {
-			t.Fatal(err)
-		}
-		for _, panel := range board.Panels {
-			for _, target := range panel.Targets {
-				asked++
-				series, err := server.query(ctx, variables.Replace(target.Expr))
-				if err != nil {
-					t.Errorf("%s, %s: %v", entry.Name(), panel.Title, err)
-				}
-				if series > 0 {
-					answered++
-				} else if panel.Type == "stat" {
-					t.Errorf("%s, %s: no answer to %s", entry.Name(), panel.Title, target.Expr)
-				}
-			}
-		}
-	}
-	t.Logf("%d of %d queries have an answer", answered, asked)
-	if answered < asked/3 {
-		t.Errorf("only %d of %d queries have an answer", answered, asked)
-	}
 }
