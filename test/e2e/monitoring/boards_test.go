@@ -23,7 +23,7 @@ import (
 
 var pictures = flag.Bool("pictures", false, "take the pictures of the boards for the documents")
 
-// board is a board of Grafana, of which only what is asked is read.
+// board is a board of Grafana, of which only what the tests need is read.
 type board struct {
 	Title  string
 	Panels []struct {
@@ -63,7 +63,7 @@ func boards(t *testing.T) (parsed map[string]board, texts map[string]json.RawMes
 // chosen stands in expressions for what Grafana puts there, where everything is chosen.
 var chosen = strings.NewReplacer("$__rate_interval", "1m", "$resource", ".*", "$instance", ".*")
 
-// answersBoards asks what the boards ask. What counts failures may have no answer.
+// answersBoards sends the queries of the boards. What counts failures may have no answer.
 func answersBoards(ctx context.Context, t *testing.T, server *server) {
 	asked, answered := 0, 0
 	parsed, _ := boards(t)
