@@ -37,7 +37,7 @@ func Namespace(t *testing.T, client *kube.Client) string {
 }
 
 func deleteNamespace(t *testing.T, client *kube.Client, name string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 3*time.Minute)
 	defer cancel()
 	pods, err := client.CoreV1().Pods(name).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -32,7 +32,7 @@ var (
 )
 
 // timeout is how long a story may take.
-const timeout = 5 * time.Minute
+const timeout = 10 * time.Minute
 
 func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, prepare, use)) }
 

@@ -19,7 +19,7 @@ import (
 )
 
 // soon is how long it may take from the command to a pod that runs with its devices.
-const soon = time.Minute
+const soon = 2 * time.Minute
 
 // values are those of the installation: the simulated GPUs, and where the nodes have their things.
 func values() map[string]any {

@@ -160,8 +160,12 @@ func (s *sandbox) remove(ctx context.Context, t *testing.T) {
 }
 
 // passing are parts of refusals that are over when the kubelet tries again: the runtime has not
-// read the file of a CDI device yet, or this node does not know the pod yet.
-var passing = []string{"unresolvable CDI devices kubedevice.io/", "not known to this node yet", "is not known: "}
+// read the file of a CDI device yet, this node does not know the pod or its containers yet, or the
+// disk was too slow for the time that NRI gives.
+var passing = []string{
+	"unresolvable CDI devices kubedevice.io/", "not known to this node yet", "is not known: ", "are not known",
+	"have not answered yet", "are still being inspected", "has not decided in the time",
+}
 
 func hasPart(err error, parts []string) bool {
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(err.Error(), part) })

@@ -73,6 +73,9 @@ func (k kubectlDevice) expectPlaced(pod *corev1.Pod, node string, devices map[st
 	}
 }
 
+// within lets the scheduler take its time to search on a busy machine.
+const within = "--within=30s"
+
 func TestAWaitingPodRunsAfterTheChangeThatTheSchedulerNames(t *testing.T) {
 	ctx := begin(t)
 	k := newKubectlDevice(ctx, t)
@@ -84,7 +87,7 @@ func TestAWaitingPodRunsAfterTheChangeThatTheSchedulerNames(t *testing.T) {
 	waiting = clustertest.AwaitPod(ctx, t, shared.Client, waiting, "to wait with a reason", kube.Unschedulable)
 
 	var why schedulerapi.Why
-	k.query(&why, "why", "waiting", "--namespace="+namespace)
+	k.query(&why, "why", "waiting", "--namespace="+namespace, within)
 	var message string
 	for _, condition := range waiting.Status.Conditions {
 		if condition.Type == corev1.PodScheduled {
@@ -105,7 +108,7 @@ func TestAWaitingPodRunsAfterTheChangeThatTheSchedulerNames(t *testing.T) {
 	}
 
 	var answer schedulerapi.Placements
-	k.query(&answer, "whatif", "waiting", "--namespace="+namespace, "--without=pod/"+ended[0].Name)
+	k.query(&answer, "whatif", "waiting", "--namespace="+namespace, within, "--without=pod/"+ended[0].Name)
 	node, devices := placed(t, answer)
 	pod, err := shared.Client.CoreV1().Pods(namespace).Get(ctx, ended[0].Name, metav1.GetOptions{})
 	if err != nil {
@@ -131,7 +134,7 @@ func TestAWaitingPodRunsAfterTheChangeThatTheSchedulerNames(t *testing.T) {
 	if err := os.WriteFile(file, text, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	k.query(&answer, "fit", "--filename="+file)
+	k.query(&answer, "fit", "--filename="+file, within)
 	node, devices = placed(t, answer)
 	k.expectPlaced(clustertest.CreatePod(ctx, t, shared.Client, next), node, devices)
 }

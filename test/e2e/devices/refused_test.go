@@ -6,6 +6,7 @@ package devices
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -237,42 +238,38 @@ func expectShownAsRefused(ctx context.Context, t *testing.T, pod *corev1.Pod, re
 // an event of kubecri both say all of why.
 func expectRefused(ctx context.Context, t *testing.T, pod *corev1.Pod, why []string) {
 	t.Helper()
-	said := map[string]string{}
-	clustertest.AwaitPod(ctx, t, shared.Client, pod, "to be refused", func(now *corev1.Pod) bool {
+	clustertest.AwaitPod(ctx, t, shared.Client, pod, fmt.Sprintf("to be refused with %q", why), func(now *corev1.Pod) (said bool) {
 		for _, status := range now.Status.ContainerStatuses {
-			if status.State.Waiting != nil && status.State.Waiting.Reason == "CreateContainerError" {
-				said["the pod's status"] = status.State.Waiting.Message
+			waiting := status.State.Waiting
+			if waiting != nil && waiting.Reason == "CreateContainerError" && hasAll(waiting.Message, why) {
+				said = true
 			}
 		}
-		return len(said) > 0
+		return said
 	})
-	said["the pod's event"] = awaitRefusalEvent(ctx, t, pod)
-	for where, message := range said {
-		for _, part := range why {
-			if !strings.Contains(message, part) {
-				t.Errorf("%s does not say %q: %s", where, part, message)
-			}
-		}
-	}
+	awaitRefusalEvent(ctx, t, pod, why...)
 }
 
-// awaitRefusalEvent waits for kubecri's warning about a pod, and returns what it says.
-func awaitRefusalEvent(ctx context.Context, t *testing.T, pod *corev1.Pod) string {
+// hasAll reports whether a text has all of these parts.
+func hasAll(text string, parts []string) bool {
+	return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(text, part) })
+}
+
+// awaitRefusalEvent waits for a warning of kubecri's about a pod that says all of why. One before
+// it may be of what is over when the kubelet tries again.
+func awaitRefusalEvent(ctx context.Context, t *testing.T, pod *corev1.Pod, why ...string) {
 	t.Helper()
-	var message string
-	clustertest.Await(ctx, t, "kubecri's event on pod "+pod.Name, func() bool {
+	clustertest.Await(ctx, t, fmt.Sprintf("kubecri's event on pod %s with %q", pod.Name, why), func() bool {
 		events, err := shared.Client.PodEvents(ctx, pod)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, event := range events {
 			if event.Source.Component == "kubecri" && event.Type == corev1.EventTypeWarning &&
-				event.Reason == "DevicesRefused" {
-				message = event.Message
+				event.Reason == "DevicesRefused" && hasAll(event.Message, why) {
 				return true
 			}
 		}
 		return false
 	})
-	return message
 }

@@ -23,7 +23,7 @@ import (
 )
 
 // wakes is how soon a pod runs after what kept it waiting is gone.
-const wakes = 20 * time.Second
+const wakes = time.Minute
 
 func TestACordonedDeviceIsForThoseAloneThatTolerateIt(t *testing.T) {
 	ctx := begin(t)

@@ -18,7 +18,7 @@ import (
 )
 
 // settle is how long a behaviour waits for what it expects before it says what is there instead.
-const settle = 10 * time.Second
+const settle = 30 * time.Second
 
 // offered waits until just these devices of the behaviour's resource are offered, each with its
 // NUMA nodes behind @, and returns those that are.

@@ -82,6 +82,7 @@ func TestADeviceThatFlapsCostsFewWritesOfItsNode(t *testing.T) {
 	s := atKubecri(ctx, t, "flapping")
 	p := s.start(t, "a b")
 	s.counts(t, 2)
+	time.Sleep(2 * time.Second) // until the annotation has them, too, and what an earlier test left is gone
 	before := s.writes(t)
 
 	for range 30 { // in 22 seconds
