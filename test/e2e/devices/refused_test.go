@@ -238,7 +238,8 @@ func expectShownAsRefused(ctx context.Context, t *testing.T, pod *corev1.Pod, re
 // an event of kubecri both say all of why.
 func expectRefused(ctx context.Context, t *testing.T, pod *corev1.Pod, why []string) {
 	t.Helper()
-	clustertest.AwaitPod(ctx, t, shared.Client, pod, fmt.Sprintf("to be refused with %q", why), func(now *corev1.Pod) (said bool) {
+	refused := fmt.Sprintf("to be refused with %q", why)
+	clustertest.AwaitPod(ctx, t, shared.Client, pod, refused, func(now *corev1.Pod) (said bool) {
 		for _, status := range now.Status.ContainerStatuses {
 			waiting := status.State.Waiting
 			if waiting != nil && waiting.Reason == "CreateContainerError" && hasAll(waiting.Message, why) {

@@ -5,6 +5,7 @@ package devices
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,13 +64,13 @@ func TestARestoredImageGetsNoDeviceWhenTheCheckpointIsLost(t *testing.T) {
 	clustertest.AwaitMetric(ctx, t, node, `kubecri_grant_annotations_ignored_total{reason="forged"} 2`)
 	clustertest.AwaitMetric(ctx, t, node, `kubecri_grant_annotations_ignored_total{reason="unsigned"} 1`)
 	awaitIgnored(ctx, t, forger, "is not this node's for this pod and container")
-	printed, err := node.RunKubecri(ctx, "grants")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(printed, forger.Name) || !strings.Contains(printed, card) {
-		t.Errorf("the holder alone has %s; the record says:\n%s", card, printed)
-	}
+	clustertest.AwaitSuccess(ctx, t, "the holder alone to have "+card, func() error {
+		printed, err := node.RunKubecri(ctx, "grants") // of the record, which is written after the metrics
+		if err == nil && (strings.Contains(printed, forger.Name) || !strings.Contains(printed, card)) {
+			err = errors.New("the record says:\n" + printed)
+		}
+		return err
+	})
 	if again := inspect(ctx, t, clustertest.RestartContainer(ctx, t, shared.Client, holder), "main").Paths; len(
 		again) != 1 || again[0] != card {
 		t.Errorf("the holder's next container has %q, want %s", again, card)

@@ -32,7 +32,7 @@ var (
 )
 
 // timeout is how long a story may take; one waits for a minute by itself.
-const timeout = 4 * time.Minute
+const timeout = 8 * time.Minute
 
 func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, prepare, use)) }
 

@@ -90,7 +90,7 @@ func prepare(dir string) (options cluster.Options, err error) {
 }
 
 // timeout is how long a test waits for something that should take seconds.
-const timeout = 2 * time.Minute
+const timeout = 4 * time.Minute
 
 // begin returns the context of a test, which ends with it or when the test's timeout expires.
 func begin(t *testing.T) context.Context {

@@ -56,7 +56,7 @@ func prepare(directory string) (cluster.Options, error) {
 }
 
 // timeout is how long a test waits for something that should take seconds.
-const timeout = 2 * time.Minute
+const timeout = 4 * time.Minute
 
 // onBothNodes runs a story on both nodes at once. It gets a context that ends with it, or when
 // the timeout expires.

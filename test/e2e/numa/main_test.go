@@ -60,7 +60,7 @@ func buildPlugin(dir string) error {
 }
 
 // timeout is how long a test waits for something that should take seconds.
-const timeout = 3 * time.Minute
+const timeout = 6 * time.Minute
 
 // begin returns the context of a test, which ends with it or when the test's timeout expires. It
 // waits until all plugins are there that a node has, with all devices healthy.

@@ -22,7 +22,7 @@ import (
 const gpus corev1.ResourceName = "nvidia.com/gpu"
 
 // timeout is for all moves: kubecri waits a minute for a plugin that has left the kubelet.
-const timeout = 8 * time.Minute
+const timeout = 12 * time.Minute
 
 // A pod holds a GPU of NVIDIA's plugin at the kubelet when nvidiagpu comes to the node, and when
 // NVIDIA's plugin leaves. Others arrive meanwhile, over restarts of the kubelet. Then NVIDIA's

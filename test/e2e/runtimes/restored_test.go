@@ -84,13 +84,13 @@ func TestARestoredContainerHasTheDevicesOfItsOwnPodAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	clustertest.AwaitMetric(ctx, t, node, `kubecri_grant_annotations_ignored_total{reason="forged"} 2`)
-	printed, err := node.RunKubecri(ctx, "grants")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(printed, thief.Name) || !strings.Contains(printed, holder.Name) {
-		t.Errorf("the holder has its GPUs, the thief none; the record says:\n%s", printed)
-	}
+	clustertest.AwaitSuccess(ctx, t, "the holder to have its GPUs and the thief none", func() error {
+		printed, err := node.RunKubecri(ctx, "grants") // of the record, which is written after the metric
+		if err == nil && (strings.Contains(printed, thief.Name) || !strings.Contains(printed, holder.Name)) {
+			err = errors.New("the record says:\n" + printed)
+		}
+		return err
+	})
 	again := inspect(ctx, t, observer, clustertest.RestartContainer(ctx, t, shared.Client, holder))
 	if strings.Join(again, " ") != strings.Join(devices, " ") {
 		t.Errorf("the holder's next container has %q, want %q", again, devices)

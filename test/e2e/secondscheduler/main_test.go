@@ -25,7 +25,7 @@ var shared *cluster.Cluster
 var root string
 
 // timeout is how long the story may take. The longest wait is that for the Job's next pod.
-const timeout = 4 * time.Minute
+const timeout = 8 * time.Minute
 
 func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, prepare, use)) }
 

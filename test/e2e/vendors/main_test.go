@@ -70,7 +70,7 @@ func use(c *cluster.Cluster) error {
 }
 
 // timeout is how long a test waits for something that should take seconds.
-const timeout = 3 * time.Minute
+const timeout = 6 * time.Minute
 
 // begin returns the context of a test, which ends with it or when the test's timeout expires. It
 // waits until the nodes offer all devices, and keeps their plugins and kubelets running as long as

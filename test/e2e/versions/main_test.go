@@ -47,7 +47,7 @@ func use(c *cluster.Cluster) error {
 }
 
 // timeout is how long a test waits for something that should take seconds.
-const timeout = 2 * time.Minute
+const timeout = 4 * time.Minute
 
 // testContext returns a context that ends with the test, or when the test's timeout expires.
 func testContext(t *testing.T) context.Context {
