@@ -31,8 +31,19 @@ type board struct {
 		ID      int
 		Title   string
 		Type    string
+		GridPos struct{ Y, H int64 }
 		Targets []target
 	}
+}
+
+// height returns how high a picture of the board is, in CSS pixels.
+func (b board) height() int64 {
+	const unit, heading = 34, 50 // of testdata/board.css
+	end := int64(0)
+	for _, panel := range b.Panels {
+		end = max(end, panel.GridPos.Y+panel.GridPos.H)
+	}
+	return end*unit + heading
 }
 
 // target is a query of a panel: for now, or for all of the board's time.
@@ -105,7 +116,7 @@ func runInference(ctx context.Context, t *testing.T) {
 	}
 }
 
-// steps is how many values a picture has of each series.
+// steps is how many values a picture has of each series, at most.
 const steps = 100
 
 // drawBoards takes pictures of the boards, with what the server knows since a time. The page draws
@@ -117,9 +128,8 @@ func drawBoards(ctx context.Context, t *testing.T, server *server, since time.Ti
 	if err != nil {
 		t.Fatal(err)
 	}
-	to := time.Now().Unix()
-	step := (to-since.Unix())/steps + 1
-	from := to - steps*step
+	from, to := since.Unix(), time.Now().Unix()
+	step := (to-from)/steps + 1
 	parsed, texts := boards(t)
 	for name, board := range parsed {
 		answers := map[int][]json.RawMessage{}
@@ -144,7 +154,7 @@ func drawBoards(ctx context.Context, t *testing.T, server *server, since time.Ti
 			t.Fatal(err)
 		}
 		pages := servePage(t, state)
-		page := browser.Open(ctx, t, chromium, pages+"/board.html", 1400, 1000)
+		page := browser.Open(ctx, t, chromium, pages+"/board.html", 1400, board.height())
 		page.Await("the board", "document.body.dataset.drawn")
 		page.Picture(filepath.Join(root(t), "docs", "images", strings.Replace(name, "kubedevice-", "board-", 1)))
 	}

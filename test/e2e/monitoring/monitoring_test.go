@@ -19,7 +19,6 @@ func TestPrometheusSeesFaultsAndTheirRepair(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	server := startPrometheus(ctx, t)
-	began := time.Now()
 	namespace := clustertest.Namespace(t, shared.Client)
 	clustertest.RunPod(ctx, t, shared.Client, clustertest.On("node-1",
 		clustertest.IdlePod(namespace, "trainer", gpus(8))))
@@ -34,6 +33,7 @@ func TestPrometheusSeesFaultsAndTheirRepair(t *testing.T) {
 	}
 
 	t.Run("each query of the boards is answered", func(t *testing.T) { answersBoards(ctx, t, server) })
+	began := time.Now()
 	if *pictures {
 		runInference(ctx, t)
 	}

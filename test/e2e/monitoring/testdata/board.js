@@ -25,6 +25,11 @@ function format(value, unit) {
   }
 }
 
+// clock writes a time of the day.
+function clock(seconds) {
+  return new Date(seconds * 1000).toISOString().slice(11, 19);
+}
+
 // name returns what a series is called.
 function name(target, labels) {
   if (target.legendFormat) return target.legendFormat.replace(/{{(\w+)}}/g, (_, label) => labels[label] ?? "");
@@ -74,7 +79,7 @@ const kinds = {
       for (const [at, value] of one.values) {
         const bar = element("b");
         bar.style.left = 100 * (at - from) / (to - from) + "%";
-        bar.style.width = 100 * step / (to - from) + 0.2 + "%";
+        bar.style.width = 100 * step / (to - from) + 0.5 + "%";
         bar.style.background = "var(--" + states[value].color + ")";
         bars.append(bar);
       }
@@ -107,7 +112,7 @@ const kinds = {
     if (stacked) order.reverse(); // the lowest one is painted last
     new uPlot({
       width: body.clientWidth, height: body.clientHeight, legend: {show: false}, cursor: {show: false},
-      axes: [{...axis, size: 26}, {...axis, size: 62, values: (_, ticks) => ticks.map(tick => format(tick, unit))}],
+      axes: [{...axis, size: 26, values: (_, ticks) => ticks.map(clock)}, {...axis, size: 62, values: (_, ticks) => ticks.map(tick => format(tick, unit))}],
       scales: {x: {range: [from, to]}, y: {range: (_, low, high) => [min ?? low, max ?? ((high || 1) * 1.1)]}},
       series: [{}, ...order.map(i => lines[i])],
     }, [times, ...order.map(i => columns[i])], body);
@@ -129,6 +134,8 @@ function draw(state) {
     }
     const body = element("div", "body");
     const series = seriesOf(panel, state.answers[panel.id]).filter(({values}) => values.length > 0);
+    const most = ({values}) => Math.max(...values.map(([, value]) => value));
+    if (panel.type === "timeseries") series.sort((a, b) => most(b) - most(a)); // the legend may be cut
     shown.append(element("h2", "", panel.title), body);
     if (panel.type === "timeseries" && series.length > 0) {
       const legend = element("div", "legend");
