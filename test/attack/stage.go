@@ -338,11 +338,12 @@ func (s *Stage) asUser(ctx context.Context, node int, command string) (string, e
 	return said.String(), err
 }
 
-// clean removes the attempt's pods.
+// clean removes the attempt's pods. Each stays in the API until its containers have ended, so that
+// the scheduler gives its devices to no other attempt before.
 func (s *Stage) clean(ctx context.Context) error {
 	if !s.namespaced {
 		return nil
 	}
 	return s.admin.CoreV1().Pods(s.namespace).DeleteCollection(ctx,
-		metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}, metav1.ListOptions{})
+		metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](1)}, metav1.ListOptions{})
 }

@@ -24,7 +24,8 @@ const fieldsHead = `# Fields of kubecri.yaml
 A [test](../../pkg/node/app/fields_test.go) writes this page from the fields and their flags. [The
 file](kubecri-config.md) begins with ` + "`apiVersion: " + ConfigurationVersion + "` and\n`kind: " + ConfigurationKind +
 	"`" + `.
-[Vendors](../use/device-firewall.md#vendors-that-are-not-built-in) have fields of their own.
+An entry of ` + "`deviceFirewallVendors`" + ` has [these
+fields](../use/device-firewall.md#vendors-that-are-not-built-in).
 
 `
 

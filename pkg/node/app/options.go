@@ -270,8 +270,7 @@ func (o *Options) addFlags(flags *pflag.FlagSet) {
 		"pods that the device firewall lets through, such as exporters and drivers, as namespace/serviceaccount or "+
 			"namespace/*")
 	flags.Var((*vendorList)(&o.DeviceFirewallVendors), firewallFlag+"-vendors",
-		"vendors that the device firewall does not know by itself, as a list in JSON with the fields of "+
-			"deviceFirewallVendors in the configuration file")
+		"vendors that the device firewall does not know by itself; on the command line, a list in JSON")
 	flags.StringToInt64Var(&o.VirtualDevices, virtualFlag, o.VirtualDevices,
 		"how often each device of an extended resource counts in the node's status, such as nvidia.com/gpu=10: as "+
 			"many pods can count the device and share it. Without, a device counts once")

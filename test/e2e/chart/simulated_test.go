@@ -50,7 +50,7 @@ func TestSimulatedGPUsComeAndGoAsTheirPageSays(t *testing.T) {
 		}
 		said.Write(printed)
 	}
-	t.Logf("the chart has come, run a pod with two GPUs, and gone in %.0f s", time.Since(began).Seconds())
+	pages.EndWalk(t, "the chart has come, run a pod with two GPUs, and gone", began)
 	pair := regexp.MustCompile(`\ngpu-(?:0,gpu-1\ngpu-0\ngpu-1|2,gpu-3\ngpu-2\ngpu-3|4,gpu-5\ngpu-4\ngpu-5|` +
 		`6,gpu-7\ngpu-6\ngpu-7)\n`)
 	if !pair.MatchString(strings.ReplaceAll(said.String(), "\r", "")) {

@@ -87,7 +87,7 @@ func TestANodeMovesOverFromADevicePluginAndBackAsTheGuideSays(t *testing.T) {
 			printed[command] = r.do("cd " + work + " && " + command)
 		}
 	}
-	t.Logf("the node has moved over and back, with a pod between, in %.0f s", time.Since(began).Seconds())
+	pages.EndWalk(t, "the node has moved over and back, with a pod between,", began)
 
 	gpu := regexp.MustCompile(`GPU-\d`)
 	for command, want := range map[string]int{"kubectl device nodes " + node.Name: 8, "kubectl device pods pair": 2} {

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubedevice/kubedevice/test/image"
+	"github.com/kubedevice/kubedevice/test/pages"
 )
 
 // template is the page of the plugin to copy. pkg/pluginload builds the copy in each way that it
@@ -75,7 +76,7 @@ func TestAPluginGoesFromTheTemplateToItsFirstPodAsItsPageSays(t *testing.T) {
 	r.do("kubectl wait --for=jsonpath='{.status.phase}'=Succeeded --timeout=2m pod/two-widgets")
 	const want = "/dev/widgets/b0/w0,/dev/widgets/b0/w1\n"
 	printed := r.do("kubectl logs two-widgets")
-	t.Logf("a copy of the template has run its first pod after %.0f s", time.Since(began).Seconds())
+	pages.EndWalk(t, "a copy of the template has run its first pod", began)
 	if !strings.HasPrefix(printed, want) || strings.Count(printed, "\nc") != 2 {
 		t.Errorf("the pod prints\n%swant two devices, and first\n%s", printed, want)
 	}

@@ -13,11 +13,15 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/test/browser"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 )
@@ -103,17 +107,44 @@ func answersBoards(ctx context.Context, t *testing.T, server *server) {
 	}
 }
 
-// runInference runs small pods on the second node, some of which end again.
+// runInference runs small pods on the second node, some of which end again. The others seem to use
+// their GPUs.
 func runInference(ctx context.Context, t *testing.T) {
 	t.Helper()
 	namespace := clustertest.Namespace(t, shared.Client)
+	use := "processes:\n"
 	for i, devices := range []int64{2, 1, 4, 1} {
 		pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On("node-2",
 			clustertest.IdlePod(namespace, fmt.Sprintf("model-%d", i+1), gpus(devices))))
 		if i%2 == 1 {
 			clustertest.DeletePod(ctx, t, shared.Client, pod)
+			continue
 		}
+		use += processes(ctx, t, pod, 10+20*i)
 	}
+	if err := setInventory(filepath.Join(files, "node-2.yaml"), use); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// processes returns the lines of an inventory by which a pod uses so many GiB of each of its GPUs.
+func processes(ctx context.Context, t *testing.T, pod *corev1.Pod, gibibytes int) string {
+	t.Helper()
+	_, id, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
+	pid, err := shared.Nodes[1].Run(ctx, "crictl", "inspect", "--output=go-template", "--template={{.info.pid}}", id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := deviceinfo.PodAllocation(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := ""
+	for _, device := range info.RunningContainers["main"].AllocateFrom {
+		gpu := path.Base(path.Dir(string(device)))
+		lines += fmt.Sprintf("- {gpu: %s, pid: %s, memory: %dGi}\n", gpu, strings.TrimSpace(pid), gibibytes)
+	}
+	return lines
 }
 
 // steps is how many values a picture has of each series, at most.
@@ -135,12 +166,12 @@ func drawBoards(ctx context.Context, t *testing.T, server *server, since time.Ti
 		answers := map[int][]json.RawMessage{}
 		for _, panel := range board.Panels {
 			for _, target := range panel.Targets {
-				path := "query?time=" + fmt.Sprint(to)
+				query := "query?time=" + fmt.Sprint(to)
 				if !target.Instant {
-					path = fmt.Sprintf("query_range?start=%d&end=%d&step=%d", from, to, step)
+					query = fmt.Sprintf("query_range?start=%d&end=%d&step=%d", from, to, step)
 				}
 				var data struct{ Result json.RawMessage }
-				err := server.get(ctx, path+"&query="+url.QueryEscape(chosen.Replace(target.Expr)), &data)
+				err := server.get(ctx, query+"&query="+url.QueryEscape(chosen.Replace(target.Expr)), &data)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -61,7 +61,8 @@ func prepare(directory string) (cluster.Options, error) {
 		if err := setInventory(node.Inventory, ""); err != nil {
 			return options, err
 		}
-		node.Kubecri.Args = append(node.Kubecri.Args, "--metrics-bind-address=0.0.0.0:10261")
+		node.Kubecri.Args = append(node.Kubecri.Args, "--metrics-bind-address=0.0.0.0:10261",
+			"--device-usage-interval=1s")
 	}
 	return options, nil
 }

@@ -58,7 +58,8 @@ func TestTheMapHasTheCountsOfKubectlDeviceTop(t *testing.T) {
 		p.Await("the count of kubectl device top of devices that are "+state,
 			fmt.Sprintf("(%s)[%q] == %d", shownCounts, state, count))
 	}
-	p.Await("the cluster's name in the kubeconfig", `document.querySelector('h1').innerText == "Devices of c"`)
+	p.Await("the cluster's name in the kubeconfig",
+		`document.querySelector('h1').innerText == "Devices of `+clusterName+`"`)
 	p.Click(tile("mixed", 0))
 	p.Await("a device in use with all of its memory",
 		`/memory\s+80 GiB of 80 GiB/.test(document.querySelector('.details')?.innerText)`)

@@ -73,6 +73,9 @@ func awaitRight(ctx context.Context, t *testing.T, user string, right authorizat
 	}
 }
 
+// clusterName is what the users' kubeconfigs call the cluster.
+const clusterName = "training"
+
 // kubeconfig writes that of a user.
 func kubeconfig(t *testing.T, user string) string {
 	t.Helper()
@@ -82,14 +85,14 @@ func kubeconfig(t *testing.T, user string) string {
 	}
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{
+	config.Clusters[clusterName] = &clientcmdapi.Cluster{
 		Server: client.Config.Host, CertificateAuthorityData: client.Config.CAData,
 	}
 	config.AuthInfos[user] = &clientcmdapi.AuthInfo{
 		ClientCertificateData: client.Config.CertData, ClientKeyData: client.Config.KeyData,
 	}
-	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: user}
-	config.CurrentContext = "c"
+	config.Contexts["context"] = &clientcmdapi.Context{Cluster: clusterName, AuthInfo: user}
+	config.CurrentContext = "context"
 	if err := clientcmd.WriteToFile(*config, file); err != nil {
 		t.Fatal(err)
 	}
