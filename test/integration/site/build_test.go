@@ -76,6 +76,18 @@ func TestDocumentsWithFaultsMakeNoSite(t *testing.T) {
 	}
 }
 
+func TestTheSiteNeedsNoNetworkOnceItsModulesAreThere(t *testing.T) {
+	checkout := checkoutOf(t, small)
+	command := exec.Command("unshare", "--user", "--map-root-user", "--net", filepath.Join(checkout, "hack/site/build.sh"))
+	command.Env = append(os.Environ(), "GOWORK=off")
+	if said, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	if _, err := os.Stat(filepath.Join(checkout, "_output", "site", "use", "claims.html")); err != nil {
+		t.Error(err)
+	}
+}
+
 // The site has each release's own documents, and leads from a page to the same of other versions.
 func TestTheSiteHasTheDocumentsOfReleases(t *testing.T) {
 	checkout := checkoutOf(t, small, map[string]string{"docs/use/old.md": "# Old\n\nGone since.\n"})
