@@ -78,7 +78,8 @@ func TestDocumentsWithFaultsMakeNoSite(t *testing.T) {
 
 func TestTheSiteNeedsNoNetworkOnceItsModulesAreThere(t *testing.T) {
 	checkout := checkoutOf(t, small)
-	command := exec.Command("unshare", "--user", "--map-root-user", "--net", filepath.Join(checkout, "hack/site/build.sh"))
+	script := filepath.Join(checkout, "hack", "site", "build.sh")
+	command := exec.Command("unshare", "--user", "--map-root-user", "--net", script)
 	command.Env = append(os.Environ(), "GOWORK=off")
 	if said, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, said)
