@@ -1,8 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package documentstest finds the commands that the documents tell readers to type, for the tests
-// of the programs that would read them. It is for tests alone.
+// Package documentstest holds documents to the programs: it finds the commands that they tell
+// readers to type, for the tests of the programs that would read them, and compares the pages that
+// tests write. It is for tests alone.
 package documentstest
 
 import (
