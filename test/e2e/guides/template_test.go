@@ -55,12 +55,11 @@ func TestAPluginGoesFromTheTemplateToItsFirstPodAsItsPageSays(t *testing.T) {
 	onNode(blockOf(t, "kubecri plugin test"))
 
 	// Both programs start with the plugin's files in their directories.
-	for file, to := range map[string]string{"widget-device.so": "devices", "widget-scheduler.so": "schedulers"} {
-		must(os.Mkdir(filepath.Join(work, to), 0o755))
-		must(os.Rename(filepath.Join(copied, file), filepath.Join(work, to, file)))
-	}
-	r.replaceScheduler("--devschedpath=" + filepath.Join(work, "schedulers"))
-	r.do("kubecri enrol --schedulers-replaced --cridevices=" + filepath.Join(work, "devices"))
+	devices, schedulers := filepath.Join(work, "devices"), filepath.Join(work, "schedulers")
+	onNode(strings.NewReplacer("/usr/local/KubeExt/devices", devices, "/schedulerplugins", schedulers).Replace(
+		blockOf(t, "install -D")))
+	r.replaceScheduler("--devschedpath=" + schedulers)
+	r.do("kubecri enrol --schedulers-replaced --cridevices=" + devices)
 	_, err := shared.Client.AwaitNode(ctx, node.Name, "to have widgets", func(now *corev1.Node) bool {
 		widgets := now.Status.Allocatable["example.com/widget"]
 		return widgets.Value() == 2
@@ -72,10 +71,8 @@ func TestAPluginGoesFromTheTemplateToItsFirstPodAsItsPageSays(t *testing.T) {
 	must(err)
 	own := strings.Replace(string(manifest), "image: busybox", "image: "+image.Busybox, 1)
 	must(os.WriteFile(pod, []byte(own), 0o644))
-	r.do("cd " + copied + " && kubectl apply -f pod.yaml")
-	r.do("kubectl wait --for=jsonpath='{.status.phase}'=Succeeded --timeout=2m pod/two-widgets")
 	const want = "/dev/widgets/b0/w0,/dev/widgets/b0/w1\n"
-	printed := r.do("kubectl logs two-widgets")
+	_, printed, _ := strings.Cut(r.do("set -e; cd "+copied+"\n"+blockOf(t, "kubectl logs")), "condition met\n")
 	pages.EndWalk(t, "a copy of the template has run its first pod", began)
 	if !strings.HasPrefix(printed, want) || strings.Count(printed, "\nc") != 2 {
 		t.Errorf("the pod prints\n%swant two devices, and first\n%s", printed, want)
